@@ -1,0 +1,1 @@
+"""Load, throughput and response time per node and window."""

@@ -1,0 +1,1 @@
+"""The capture engine: packets to messages, as numpy columns."""

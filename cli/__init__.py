@@ -1,0 +1,1 @@
+"""The `tapscope` command: arguments only; every sub-command calls one library function."""

@@ -1,0 +1,1 @@
+"""Which call made which call: the statistical matcher."""

@@ -1,0 +1,1 @@
+"""Ground truth: event monitors, agreement, accuracy, and the testbed that makes them."""
