@@ -1,0 +1,97 @@
+# `make demo` and `make test` are all a new user needs; `make help` lists the rest.
+# Each target sets up what it needs and nothing is installed or built twice: .stamps/ remembers what was done, and the
+# scripts in setup/ do it.
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+SECONDS_PER_TARGET ?= 30
+PYTEST_ARGS ?=
+CAPTURE ?=
+EVENTS ?=
+
+export JOBS
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# The tools must see the environment in .venv and nothing else.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP
+
+FOLDERS := capture reconstruct hostmon analyze validate report store cli
+NOT_BUILT := -name '__pycache__' -o -name '*.so' -o -name '*.pyc'
+SOURCES := $(shell find $(FOLDERS) \( $(NOT_BUILT) \) -prune -o -type f -print) \
+           meson.build meson.options pyproject.toml README.md LICENSE
+# Rewritten only when a file came or went, so that removing a source rebuilds too.
+SOURCE_LIST := $(shell mkdir -p .stamps && echo '$(sort $(SOURCES))' | cmp -s - .stamps/sources || \
+                       echo '$(sort $(SOURCES))' > .stamps/sources)
+
+.PHONY: demo test lint format sanitize fuzz bench install clean distclean help \
+        packages-demo packages-test packages-fuzz venv cpp-tests source-tree
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
+
+demo: .stamps/installed ## set up, run the main job on a real capture, say where the HTML report lies
+	@setup/demo $(CAPTURE) $(EVENTS)
+
+test: packages-test cpp-tests .stamps/installed .stamps/python-test ## set up, run the C++ tests and all Python tests (PYTEST_ARGS=...)
+	@pytest $(PYTEST_ARGS)
+
+lint: .stamps/python-lint .stamps/installed source-tree ## ruff, mypy, clang-format and the import direction
+	@setup/lint
+
+format: .stamps/python-lint ## rewrite every source with ruff and clang-format
+	@setup/format
+
+sanitize: .stamps/python-build ## C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@setup/cpp-tests build-sanitize -Dbuildtype=debugoptimized -Db_lto=false -Db_sanitize=address,undefined -Db_lundef=false
+
+fuzz: packages-fuzz .stamps/python-build ## libFuzzer on every dissector (SECONDS_PER_TARGET=30)
+	@setup/fuzz $(SECONDS_PER_TARGET)
+
+bench: .stamps/installed .stamps/python-test ## benchmarks, with machine, input and spread
+	@setup/bench
+
+install: .stamps/installed ## set up, build and install into .venv only
+
+cpp-tests: .stamps/python-build
+	@setup/cpp-tests build-tests -Dbuildtype=debugoptimized -Db_lto=false
+
+packages-demo:
+	@setup/system-packages demo
+
+packages-test:
+	@setup/system-packages demo test
+
+packages-fuzz:
+	@setup/system-packages demo fuzz
+
+venv: | packages-demo
+	@setup/venv
+
+.stamps/python-build: pyproject.toml setup/requirements.py setup/python-packages | packages-demo venv
+	@setup/python-packages build runtime report
+	@touch $@
+
+.stamps/python-test: pyproject.toml setup/requirements.py setup/python-packages | venv
+	@setup/python-packages test
+	@touch $@
+
+.stamps/python-lint: pyproject.toml setup/requirements.py setup/python-packages | venv
+	@setup/python-packages lint
+	@touch $@
+
+.stamps/installed: $(SOURCES) .stamps/sources setup/install .stamps/python-build
+	@setup/install
+	@touch $@
+
+# mypy and ruff see the folders under their import names here.
+source-tree:
+	@setup/source-tree .stamps/tree
+
+clean: ## remove builds and outputs, keep .venv
+	rm -rf build build-* .stamps demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+distclean: clean ## remove .venv too
+	rm -rf .venv
