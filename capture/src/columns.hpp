@@ -1,0 +1,86 @@
+// The tables that leave the engine, struct of arrays; store/tables.py has the same columns with unit and meaning.
+//
+// A table's columns grow together and are written once per row; memory is taken by realloc (which moves pages, not
+// bytes, for large blocks), so that numpy can view it without a copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <type_traits>
+
+#include "codes.hpp"
+
+namespace tapscope {
+
+template <class T>
+class Column {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+public:
+    using value_type = T;
+    Column() = default;
+    Column(const Column&) = delete;
+    Column& operator=(const Column&) = delete;
+    ~Column() { std::free(data_); }
+
+    T& operator[](std::size_t i) noexcept { return data_[i]; }
+    const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+    T* data() noexcept { return data_; }
+    const T* data() const noexcept { return data_; }
+    void resize_storage(std::size_t rows) {
+        void* moved = std::realloc(data_, rows * sizeof(T));
+        if (moved == nullptr) throw std::bad_alloc{};
+        data_ = static_cast<T*>(moved);
+    }
+
+private:
+    T* data_ = nullptr;
+};
+
+// Every table: X(type, name) once, from which members, growth and the numpy export are made.
+#define TAPSCOPE_CONNECTION_COLUMNS(X)                                                                        \
+    X(std::int32_t, client_addr) X(std::int32_t, server_addr) X(std::uint16_t, client_port)                   \
+    X(std::uint16_t, server_port) X(std::uint8_t, protocol) X(std::uint32_t, tap_point)                       \
+    X(std::int64_t, first_ns) X(std::int64_t, last_ns) X(std::int64_t, syn_ns) X(std::int64_t, established_ns) \
+    X(std::int64_t, closed_ns) X(std::uint8_t, close_how) X(bool, midstream) X(std::uint32_t, syn_retransmits) \
+    X(std::uint32_t, retransmits_to_server) X(std::uint32_t, retransmits_to_client)                           \
+    X(std::uint32_t, duplicates) X(std::uint64_t, bytes_to_server) X(std::uint64_t, bytes_to_client)          \
+    X(std::uint64_t, missing_to_server) X(std::uint64_t, missing_to_client)                                   \
+    X(std::uint64_t, unparsed_to_server) X(std::uint64_t, unparsed_to_client)
+
+#define TAPSCOPE_MESSAGE_COLUMNS(X)                                                                  \
+    X(std::int32_t, conn) X(std::uint8_t, direction) X(std::uint8_t, protocol) X(std::uint8_t, kind) \
+    X(std::int64_t, begin_ns) X(std::int64_t, end_ns) X(std::uint64_t, wire_bytes)                   \
+    X(std::uint64_t, missing_bytes) X(std::int32_t, class_id) X(std::int32_t, status)                \
+    X(std::uint32_t, tcp_seq) X(std::uint32_t, flags) X(std::int64_t, request)
+
+#define TAPSCOPE_EVIDENCE_COLUMNS(X) \
+    X(std::int64_t, message) X(std::uint32_t, slot) X(std::uint8_t, kind) X(std::uint64_t, hash)
+
+#define TAPSCOPE_MEMBER(type, name) Column<type> name;
+#define TAPSCOPE_GROW(type, name) name.resize_storage(capacity);
+#define TAPSCOPE_TABLE(table, columns, first_capacity)                      \
+    struct table {                                                          \
+        columns(TAPSCOPE_MEMBER)                                            \
+        std::size_t size = 0, capacity = 0;                                 \
+        std::size_t append() {                                              \
+            if (size == capacity) [[unlikely]] grow();                      \
+            return size++;                                                  \
+        }                                                                   \
+        void grow() {                                                       \
+            capacity = capacity == 0 ? (first_capacity) : capacity * 2;     \
+            columns(TAPSCOPE_GROW)                                          \
+        }                                                                   \
+    };
+
+TAPSCOPE_TABLE(ConnectionColumns, TAPSCOPE_CONNECTION_COLUMNS, 256)
+TAPSCOPE_TABLE(MessageColumns, TAPSCOPE_MESSAGE_COLUMNS, 4096)
+TAPSCOPE_TABLE(EvidenceColumns, TAPSCOPE_EVIDENCE_COLUMNS, 16384)
+
+#undef TAPSCOPE_TABLE
+#undef TAPSCOPE_GROW
+#undef TAPSCOPE_MEMBER
+
+}  // namespace tapscope

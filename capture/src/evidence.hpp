@@ -1,0 +1,39 @@
+// What evidence tokens are made of: slots by name, and the shape of values that look like propagated ids.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "dissect/dissector.hpp"
+
+namespace tapscope {
+
+// Slot of a named value (query parameter, form field, cookie, header): a hash of its name, never 0x80000000 and above,
+// which are the path segments.
+std::uint32_t slot_of_name(std::string_view name) noexcept;
+
+inline constexpr std::uint32_t kPathSegmentSlot = 0x80000000u;
+
+// The value looks like an id that a program made up and handed on: it holds a UUID, 16 or more hexadecimal digits, or
+// 20 or more characters of the base64url alphabet with letters and digits (words joined by '-' or '_' excepted), and
+// that part is at least half of it. Decimal numbers up to 19 digits are business keys and do not count.
+bool looks_like_id(std::string_view value) noexcept;
+
+inline bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
+inline bool is_alpha(char c) noexcept { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }
+inline bool is_hex(char c) noexcept { return is_digit(c) || static_cast<unsigned char>((c | 0x20) - 'a') < 6; }
+inline bool all_digits(std::string_view text) noexcept {
+    for (char c : text)
+        if (!is_digit(c)) return false;
+    return !text.empty();
+}
+bool is_uuid(std::string_view text) noexcept;
+
+inline Bytes as_bytes(std::string_view text) noexcept {
+    return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
+inline std::string_view as_text(Bytes bytes) noexcept {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace tapscope

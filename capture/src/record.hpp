@@ -1,0 +1,120 @@
+// The Recorder: what dissectors report to. It turns stream offsets into packet times, pairs responses with requests,
+// keeps the class dictionary, and hashes evidence. One Recorder serves all connections of an engine; the driver
+// attaches one connection's Exchange before each call into a dissector. dissector.hpp documents the first group.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "class_dictionary.hpp"
+#include "columns.hpp"
+#include "counters.hpp"
+#include "dissect/dissector.hpp"
+#include "evidence.hpp"
+#include "exchange.hpp"
+#include "hash.hpp"
+
+namespace tapscope {
+
+// A segment whose bytes wait for more behind them: bytes before `end` (and behind the mark before it) came with it.
+struct Mark {
+    std::uint64_t end;       // stream offset
+    std::int64_t time_ns;
+    std::uint64_t ack;       // stream offset of the other side that it acknowledges
+};
+
+// The bytes that the running parse call sees, and the packets they came in.
+struct Window {
+    Direction direction = Direction::to_server;
+    std::uint64_t base = 0;              // stream offset of the first byte given
+    std::uint64_t end = 0;               // one past the last byte given
+    std::span<const Mark> marks;         // older segments, in stream order; empty on the fast path
+    std::int64_t time_ns = -1;           // the newest segment
+    std::uint64_t ack = 0;
+};
+
+class Recorder {
+public:
+    explicit Recorder(HashKey key, bool keep_text = false) : key_(key), keep_text_(keep_text) {}
+    Recorder(const Recorder&) = delete;
+    Recorder& operator=(const Recorder&) = delete;
+
+    // --- for dissectors -------------------------------------------------------------------------------------------
+    MessageRef begin(Direction direction, MessageKind kind, std::uint64_t at, std::uint32_t tag = 0);
+
+    // One past the last byte; may be called again to move the end on. For a message of the other direction than the
+    // one being parsed `at` is ignored: the message ends with the bytes delivered so far.
+    void end(MessageRef ref, std::uint64_t at);
+
+    // on_end only: the message ends with its stream, at the time of the FIN or RST.
+    void end_with_stream(MessageRef ref);
+
+    std::uint32_t front_tag(std::uint32_t otherwise) const noexcept {
+        return exchange_->requests.empty() ? otherwise : exchange_->requests.front().tag;
+    }
+    bool has_request() const noexcept { return !exchange_->requests.empty(); }
+    void set_class(MessageRef ref, Protocol protocol, std::string_view text);
+    void set_status(MessageRef ref, std::int32_t status) noexcept { messages.status[ref] = status; }
+    void add_flags(MessageRef ref, std::uint32_t flags) noexcept { messages.flags[ref] |= flags; }
+    void token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value);
+    // Same, where the caller knows better than looks_like_id.
+    void token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value, bool is_id);
+    // ENDPOINT token of the TCP peer that is the client of this connection.
+    void endpoint_token(MessageRef ref);
+    void count(const char* name, std::uint64_t n = 1) { counters.add(name, n); }
+    // From here on, bytes of `direction` outside messages are counted under `name`, a string literal.
+    void remainder(Direction direction, const char* name) noexcept { exchange_->at(direction).remainder = name; }
+    // True when the last request begun came while an older one was still open and no loss explains it.
+    bool pipelined() const noexcept { return exchange_->pipelined; }
+
+    // --- for the driver -------------------------------------------------------------------------------------------
+    void attach(Exchange& exchange) noexcept { exchange_ = &exchange; }
+    Window& window() noexcept { return window_; }
+
+    // Bytes of `direction` up to `offset` have been seen, the last of them in a packet of `time_ns`.
+    static_assert(sizeof(bool) == 1);
+    void delivered(Direction direction, std::uint64_t offset, std::int64_t time_ns) noexcept {
+        MessageSide& side = exchange_->at(direction);
+        side.delivered = offset;
+        side.last_ns = time_ns;
+        if (side.due && offset >= side.current_end) [[unlikely]] {
+            messages.end_ns[side.current] = time_ns;
+            side.due = false;
+        }
+    }
+    // [begin, end) of `direction` was never seen. Call after the dissector's on_gap.
+    void gap(Direction direction, std::uint64_t begin, std::uint64_t end, bool borders_lost);
+    // Bytes of [begin, end) came again.
+    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end) noexcept;
+    // The stream has `end` bytes and no more: closes what is open, and counts what is in no message.
+    void stream_ended(Direction direction, std::uint64_t end);
+
+    HashKey key() const noexcept { return key_; }
+
+    ConnectionColumns connections;
+    MessageColumns messages;
+    EvidenceColumns evidence;
+    ClassDictionary classes;
+    Counters counters;
+
+private:
+    std::int64_t time_of_byte(std::uint64_t offset) const noexcept;
+    std::uint64_t ack_of_byte(std::uint64_t offset) const noexcept;
+    void pair(MessageRef row, MessageKind kind, std::uint64_t offset);
+    void open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag);
+    void close_current(MessageSide& side, std::uint64_t offset) noexcept;
+    void outside_bytes(MessageSide& side, std::uint64_t to);
+    void append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind, std::uint64_t hash);
+    void keep_example(MessageRef ref, std::string_view text);
+
+    HashKey key_;
+    bool keep_text_;
+    Exchange* exchange_ = nullptr;
+    Window window_;
+    MessageRef example_of_ = kNoMessage;  // keep_text: a text whose class is not known yet
+    std::string example_;
+};
+
+}  // namespace tapscope
