@@ -2,8 +2,8 @@
 
     cli -> report -> validate -> analyze -> hostmon, reconstruct -> capture -> store
 
-A folder may import itself and what stands to its right; hostmon and reconstruct do not know each other. So nothing
-below validate/ can see the ground truth. The root package `tapscope` itself (its version) may be imported by all.
+A folder may import itself and what stands to its right; hostmon and reconstruct do not know each other. So
+nothing below validate/ can see the ground truth. The root package (its version) may be imported by all.
 """
 
 from __future__ import annotations

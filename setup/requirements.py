@@ -1,4 +1,7 @@
-"""Prints the requirements of pyproject.toml, one per line: setup/requirements.py [build] [runtime] [EXTRA]..."""
+"""Prints the requirements of pyproject.toml, one per line: setup/requirements.py GROUP...
+
+A group is `build`, `runtime` or the name of an extra.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from pathlib import Path
 
 
 def requirements(groups: list[str], pyproject: Path) -> list[str]:
-    """Requirement strings of the named groups: `build`, `runtime` or the name of an extra (KeyError if unknown)."""
+    """Requirement strings of the named groups in order; KeyError names an unknown group."""
     with pyproject.open("rb") as file:
         content = tomllib.load(file)
     project = content["project"]
     known = {
-        # Without build isolation pip does not bring ninja, which meson-python asks for only when it is not found.
+        # meson-python asks for ninja only when none is found, and pip cannot bring it without isolation.
         "build": [*content["build-system"]["requires"], "ninja"],
         "runtime": project["dependencies"],
         **project["optional-dependencies"],
