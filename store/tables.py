@@ -114,7 +114,6 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("end_ns", "int64", "ns", "departure of the root call"),
         ("complete", "bool", "", "no call of it is incomplete, unanswered or possibly missing"),
         ("probability", "float64", "", "probability that every edge is right"),
-        ("critical_path_ns", "int64", "ns", "length of the critical path"),
     ),
     "trace_calls": _columns(
         ("call", "int64", "", "row of calls"),

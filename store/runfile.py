@@ -1,0 +1,356 @@
+"""The run file: one SQLite database that holds a whole run, from connections to load series.
+
+Every table is written in a transaction of its own, so that a full disk or Ctrl-C leaves what was stored
+before readable. Contract tables (`tapscope.store.tables`) go in and out as numpy columns; row number = id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.store import schema, tables
+from tapscope.store.dynamic import DynamicTable, read_dynamic, read_dynamic_tables, write_dynamic
+from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.sources import source_id
+
+BATCH = 65_536  # rows per executemany: enough to hide the call, little enough not to double the memory
+
+SQL_NAME = {
+    "connections": "connection",
+    "messages": "message",
+    "evidence": "evidence",
+    "calls": "call",
+    "nodes": "node",
+    "links": "link",
+    "traces": "trace",
+    "trace_calls": "trace_call",
+    "loads": "load",
+}
+"""Name of a contract table in SQLite (singular)."""
+
+TEXT_TABLES = ("event_call", "event_load", "agreement")
+"""Static tables with text columns, written and read by column with `write_columns` and `read_columns`."""
+
+
+class RunFile:
+    """An open run file. Make it with `create` or `open`; use it as a context manager."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, write: bool) -> None:
+        self.path = path
+        self.write = write
+        self._connection = connection
+
+    @classmethod
+    def create(cls, path: str | Path, *, force: bool = False) -> RunFile:
+        """New run file at `path`. A run file that exists is replaced only with `force`; others never are."""
+        path = Path(path)
+        if path.is_dir():
+            raise TapscopeError(
+                "this is a folder", path=path, remedy="Name a file to write.", exit_code=ExitCode.USAGE
+            )
+        if not path.parent.exists():
+            raise TapscopeError(
+                "its folder does not exist", path=path, remedy=f"Make it: mkdir -p {path.parent}"
+            )
+        if path.exists() and path.stat().st_size > 0:
+            if not force:
+                raise TapscopeError(
+                    "this file exists already",
+                    path=path,
+                    remedy="Give another name, or --force to replace it.",
+                )
+            cls.open(path).close()  # refuses what is not a run file
+        if path.exists():
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+        with schema.explained(path):
+            connection = schema.connect(path, write=True)
+            try:
+                schema.prepare_new(connection)
+            except sqlite3.DatabaseError:
+                connection.close()
+                raise
+        run = cls(path, connection, write=True)
+        run.set_meta("complete", False)
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path, *, write: bool = False) -> RunFile:
+        """Existing run file; one of an older version is migrated first."""
+        path = Path(path)
+        if not path.exists():
+            raise TapscopeError(
+                "no such file", path=path, remedy="Make one with `tapscope trace INPUT -o RUN.db`."
+            )
+        if path.is_dir():
+            raise TapscopeError(
+                "this is a folder, not a run file", path=path, remedy="Run `tapscope trace` on it first."
+            )
+        if not os.access(path, os.R_OK):
+            raise TapscopeError("no permission to read", path=path, remedy="Check the file's owner and mode.")
+        with schema.explained(path):
+            connection = schema.connect(path, write=write)
+            try:
+                if schema.version_of(connection, path) < schema.latest_version():
+                    with schema.connect(path, write=True) as writer:
+                        schema.migrate(writer)
+                    writer.close()
+                if write:
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.execute("PRAGMA synchronous = NORMAL")
+            except (sqlite3.DatabaseError, TapscopeError):
+                connection.close()
+                raise
+        return cls(path, connection, write=write)
+
+    def __enter__(self) -> RunFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; a written one is folded back from WAL into a single file."""
+        if self.write:
+            # On a full disk, or with a reader inside, the -wal file stays beside it as part of the run file.
+            with suppress(sqlite3.DatabaseError):
+                self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing. Failures become TapscopeError where a user can act on them."""
+        with schema.explained(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    # ---- contract tables ----
+
+    def write_table(self, name: str, table: Mapping[str, NDArray[Any]], *, append: bool = False) -> int:
+        """Store a contract table (a key of TABLES) in one transaction; returns its rows.
+
+        The whole table is replaced, or with `append` continued after its last row.
+        """
+        tables.check(name, table)
+        columns = [column.name for column in tables.TABLES[name]]
+        count = tables.rows(table)
+        insert = f"INSERT INTO {SQL_NAME[name]} (id, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
+        with self.transaction() as connection:
+            if append:
+                (start,) = connection.execute(
+                    f"SELECT coalesce(max(id) + 1, 0) FROM {SQL_NAME[name]}"
+                ).fetchone()
+            else:
+                connection.execute(f"DELETE FROM {SQL_NAME[name]}")
+                start = 0
+            values = [_storable(table[column]) for column in columns]
+            for low in range(0, count, BATCH):
+                high = min(low + BATCH, count)
+                batch = [column[low:high].tolist() for column in values]
+                connection.executemany(insert, zip(range(start + low, start + high), *batch, strict=True))
+        return count
+
+    def read_table(
+        self, name: str, columns: Sequence[str] | None = None, where: str = "", params: Sequence[Any] = ()
+    ) -> tables.Table:
+        """Columns of a contract table with the contract's dtypes, in order of id.
+
+        `columns` may contain "id". `where` is an SQL condition with `params` for its question marks.
+        """
+        dtypes = {column.name: np.dtype(column.dtype) for column in tables.TABLES[name]}
+        wanted = list(dtypes) if columns is None else list(columns)
+        dtypes["id"] = np.dtype(np.int64)
+        query = f"SELECT {', '.join(wanted)} FROM {SQL_NAME[name]}"
+        if where:
+            query += f" WHERE {where}"
+        query += " ORDER BY id"
+        pieces: list[list[NDArray[Any]]] = [[] for _ in wanted]
+        with schema.explained(self.path):
+            cursor = self._connection.execute(query, params)
+            while batch := cursor.fetchmany(BATCH):
+                for piece, column, values in zip(pieces, wanted, zip(*batch, strict=True), strict=True):
+                    piece.append(_restored(values, dtypes[column]))
+        return {
+            column: np.concatenate(piece) if piece else np.empty(0, dtypes[column])
+            for column, piece in zip(wanted, pieces, strict=True)
+        }
+
+    def count(self, name: str) -> int:
+        """Rows of a contract table (a key of TABLES) or of any SQLite table."""
+        ((rows,),) = self.sql(f"SELECT count(*) FROM {SQL_NAME.get(name, name)}")
+        return int(rows)
+
+    # ---- small tables ----
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Store a JSON value under a key of the run's description."""
+        with self.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value, sort_keys=True))
+            )
+
+    def meta(self, key: str, default: Any = None) -> Any:
+        """Value of a key of the run's description."""
+        found = self.sql("SELECT value FROM meta WHERE key = ?", (key,))
+        return json.loads(found[0][0]) if found else default
+
+    def all_meta(self) -> dict[str, Any]:
+        """The run's whole description."""
+        return {key: json.loads(value) for key, value in self.sql("SELECT key, value FROM meta ORDER BY key")}
+
+    def write_addresses(self, addresses: Sequence[str]) -> None:
+        """Store the address list; row = index used by connections and nodes."""
+        self._replace("address", ("id", "text"), enumerate(addresses))
+
+    def addresses(self) -> list[str]:
+        """The address list."""
+        return [text for (text,) in self.sql("SELECT text FROM address ORDER BY id")]
+
+    def write_classes(self, classes: Sequence[tuple[int, str]]) -> None:
+        """Store the classes as (protocol, text); row = class_id."""
+        self._replace(
+            "class", ("id", "protocol", "text"), ((i, int(p), t) for i, (p, t) in enumerate(classes))
+        )
+
+    def classes(self) -> list[tuple[int, str]]:
+        """The classes as (protocol, text)."""
+        return [
+            (protocol, text) for protocol, text in self.sql("SELECT protocol, text FROM class ORDER BY id")
+        ]
+
+    def write_node_names(self, names: Sequence[str]) -> None:
+        """Name the rows of `nodes`, which must be stored already."""
+        with self.transaction() as connection:
+            connection.executemany(
+                "UPDATE node SET name = ? WHERE id = ?", [(n, i) for i, n in enumerate(names)]
+            )
+
+    def node_names(self) -> list[str]:
+        """Names of the nodes."""
+        return [name for (name,) in self.sql("SELECT name FROM node ORDER BY id")]
+
+    def write_counters(self, counters: Sequence[tuple[str, int, str]]) -> None:
+        """Store counters (name, value, unit); one that exists already is replaced."""
+        with self.transaction() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO counter (name, value, unit) VALUES (?, ?, ?)", counters
+            )
+
+    def counters(self) -> list[tuple[str, int, str]]:
+        """Counters by name."""
+        return [tuple(row) for row in self.sql("SELECT name, value, unit FROM counter ORDER BY name")]  # type: ignore[misc]
+
+    def write_sources(self, sources: Sequence[Mapping[str, Any]]) -> None:
+        """Add inputs that were loaded: path, kind (capture, host, events), format, bytes, first_ns, last_ns;
+        the other keys go to `detail`. One with the same path and kind is replaced."""
+        with self.transaction() as connection:
+            for source in sources:
+                source_id(connection, source)
+
+    def sources(self) -> list[dict[str, Any]]:
+        """The inputs that were loaded, with the keys they were written with."""
+        names = ("path", "kind", "format", "bytes", "first_ns", "last_ns")
+        return [
+            dict(zip(names, row[:-1], strict=True)) | json.loads(row[-1])
+            for row in self.sql(f"SELECT {', '.join(names)}, detail FROM source ORDER BY id")
+        ]
+
+    def write_columns(self, name: str, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> int:
+        """Replace one of TEXT_TABLES by these columns (of one length; missing columns take their default)."""
+        if name not in TEXT_TABLES:
+            raise ValueError(f"{name} is not one of {TEXT_TABLES}")
+        lists = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()]
+        self._replace(name, ("id", *columns), zip(range(len(lists[0]) if lists else 0), *lists, strict=True))
+        return len(lists[0]) if lists else 0
+
+    def read_columns(self, name: str, where: str = "", params: Sequence[Any] = ()) -> dict[str, list[Any]]:
+        """Columns of one of TEXT_TABLES as lists, in order of id."""
+        if name not in TEXT_TABLES:
+            raise ValueError(f"{name} is not one of {TEXT_TABLES}")
+        with schema.explained(self.path):
+            condition = f" WHERE {where}" if where else ""
+            cursor = self._connection.execute(f"SELECT * FROM {name}{condition} ORDER BY id", params)
+            names = [column[0] for column in cursor.description]
+            rows = cursor.fetchall()
+        return {column: [row[i] for row in rows] for i, column in enumerate(names)}
+
+    def _replace(self, name: str, columns: Sequence[str], rows: Iterator[tuple[Any, ...]] | Any) -> None:
+        marks = ", ".join("?" * len(columns))
+        with self.transaction() as connection:
+            connection.execute(f"DELETE FROM {name}")
+            connection.executemany(f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({marks})", rows)
+
+    # ---- tables made from a log's own header ----
+
+    def write_dynamic(
+        self,
+        name: str,
+        columns: Mapping[str, Sequence[Any] | NDArray[Any]],
+        units: Mapping[str, str],
+        source: Mapping[str, Any],
+        originals: Mapping[str, str] | None = None,
+    ) -> str:
+        """Make a table from a log's own columns; returns its name in SQLite. See `tapscope.store.dynamic`."""
+        with self.transaction() as connection:
+            return write_dynamic(connection, name, columns, units, source, originals or {})
+
+    def read_dynamic(self, table: str, columns: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Columns of a dynamic table in stored order: int64, float64 (NaN = missing) or object (text)."""
+        with schema.explained(self.path):
+            return read_dynamic(self._connection, table, columns)
+
+    def dynamic_tables(self) -> list[DynamicTable]:
+        """Every dynamic table: (table, host, kind, source path, columns with units)."""
+        with schema.explained(self.path):
+            return read_dynamic_tables(self._connection)
+
+    # ---- SQL ----
+
+    def sql(self, query: str, params: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query. It cannot change the file."""
+        return list(self.query(query, params)[1])
+
+    def query(self, query: str, params: Sequence[Any] = ()) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+        """Column names and a stream of rows of a query. It cannot change the file."""
+        with schema.explained(self.path):
+            if self.write:
+                self._connection.execute("PRAGMA query_only = ON")
+            try:
+                cursor = self._connection.execute(query, params)
+            finally:
+                if self.write:
+                    self._connection.execute("PRAGMA query_only = OFF")
+        return [column[0] for column in cursor.description or ()], iter(cursor)
+
+
+def _storable(column: NDArray[Any]) -> NDArray[Any]:
+    """SQLite integers are signed: 64-bit hashes are stored by their bits, booleans as 0 and 1."""
+    if column.dtype == np.uint64:
+        return np.ascontiguousarray(column).view(np.int64)
+    if column.dtype == np.bool_:
+        return np.ascontiguousarray(column).view(np.uint8)
+    return column
+
+
+def _restored(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if dtype == np.uint64:
+        return np.array(values, dtype=np.int64).view(np.uint64)
+    return np.array(values, dtype=dtype)  # NULL becomes NaN in a float column
