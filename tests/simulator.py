@@ -479,7 +479,6 @@ def _traces(calls: Table, parent: NDArray) -> tuple[Table, Table]:
         "end_ns": calls["depart_ns"][roots],
         "complete": complete,
         "probability": np.ones(len(roots)),
-        "critical_path_ns": stay[roots],
     }
     rows = {"call": np.arange(count), "trace": trace, "depth": depth, "intra_node_ns": intra}
     return _typed("traces", traces), _typed("trace_calls", rows)

@@ -137,8 +137,7 @@ CREATE TABLE trace (
   begin_ns INTEGER NOT NULL,
   end_ns INTEGER NOT NULL,
   complete INTEGER NOT NULL,
-  probability REAL NOT NULL,
-  critical_path_ns INTEGER NOT NULL
+  probability REAL NOT NULL
 ) STRICT;
 
 CREATE TABLE trace_call (
@@ -299,7 +298,7 @@ LEFT JOIN address sb ON sb.id = cp.server_addr;
 CREATE VIEW v_trace AS
 SELECT t.id, t.begin_ns, t.end_ns,
        CASE WHEN t.end_ns >= 0 THEN t.end_ns - t.begin_ns ELSE -1 END AS response_time_ns,
-       t.calls, t.complete, t.probability, t.critical_path_ns,
+       t.calls, t.complete, t.probability,
        coalesce(p.name, '') AS protocol, coalesce(s.text, '') AS class, a.status, n.name AS entry,
        ca.text AS src, c.client_port AS sport, t.root
 FROM trace t
