@@ -1,0 +1,1 @@
+"""Real servers in network namespaces, watched by a mirror port, with the truth recorded beside the capture."""

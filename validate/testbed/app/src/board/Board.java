@@ -1,0 +1,54 @@
+package board;
+
+import jakarta.servlet.ServletContext;
+import jakarta.servlet.ServletContextEvent;
+import jakarta.servlet.ServletContextListener;
+import java.nio.file.Path;
+import javax.naming.InitialContext;
+import javax.sql.DataSource;
+
+/** What all requests share: data source, settings, caches, event log. Made once when the application starts. */
+public final class Board implements ServletContextListener {
+    private static final String KEY = "board";
+
+    DataSource dataSource;
+    /** Null when the event monitors are off. */
+    EventLog events;
+    /** True: a connection is held until the request ends. False: it goes back after each group of statements. */
+    boolean holdConnection;
+    /** Passes of the text formatter over each rendered piece; more passes, more CPU per page. */
+    int work;
+    final Cache<Long, String> nicks = new Cache<>(400, 8_000);
+    final Cache<String, Row> sessions = new Cache<>(300, 10_000);
+    final Cache<String, java.util.List<Row>> lists = new Cache<>(64, 5_000);
+
+    static Board of(ServletContext context) {
+        return (Board) context.getAttribute(KEY);
+    }
+
+    @Override
+    public void contextInitialized(ServletContextEvent event) {
+        ServletContext context = event.getServletContext();
+        try {
+            dataSource = (DataSource) new InitialContext().lookup("java:comp/env/jdbc/board");
+            holdConnection = !"statement".equals(context.getInitParameter("pool-habit"));
+            work = Integer.parseInt(context.getInitParameter("work"));
+            String folder = context.getInitParameter("events");
+            events = folder == null || folder.isEmpty() ? null : new EventLog(Path.of(folder));
+        } catch (Exception e) {
+            throw new IllegalStateException("board cannot start", e);
+        }
+        context.setAttribute(KEY, this);
+    }
+
+    @Override
+    public void contextDestroyed(ServletContextEvent event) {
+        if (events != null) {
+            try {
+                events.close();
+            } catch (Exception e) {
+                event.getServletContext().log("event log not closed cleanly", e);
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+package board;
+
+import java.sql.Connection;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.Collections;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
+import org.mariadb.jdbc.MariaDbConnection;
+
+/**
+ * The database as one request sees it: at most one pooled connection at a time, borrowed at the first statement.
+ *
+ * <p>{@code text*} sends the statement as text with its literals in it (COM_QUERY). {@code prepared*} uses a
+ * server-prepared statement that each connection prepares once and then executes by number.
+ * The request id travels as a comment at the end of a text statement, and as one more bound string of a
+ * prepared one: the marker {@code {id}} in the SQL stands for the condition that binds it. Without event monitors
+ * neither is sent.
+ */
+final class Db implements AutoCloseable {
+    /** Which statements a physical connection has prepared already; only used to name the prepare in the log. */
+    private static final Map<Connection, Set<String>> PREPARED = Collections.synchronizedMap(new WeakHashMap<>());
+
+    private final Board board;
+    private final EventLog events;
+    private final String id;
+    private Connection connection;
+    private MariaDbConnection physical;
+    private long borrowUs;
+    private boolean inTransaction;
+    private int ordinal;
+    private long lastInsertId;
+
+    Db(Board board, String id) {
+        this.board = board;
+        this.events = id == null ? null : board.events;
+        this.id = id;
+    }
+
+    private Connection connection() throws SQLException {
+        if (connection == null) {
+            borrowUs = Clock.nowUs();
+            connection = board.dataSource.getConnection();
+            physical = connection.unwrap(MariaDbConnection.class);
+        }
+        return connection;
+    }
+
+    /** Returns the connection to the pool. */
+    private void release() throws SQLException {
+        if (connection == null) {
+            return;
+        }
+        long returnUs = Clock.nowUs();
+        long threadId = physical.getServerThreadId();
+        connection.close();
+        connection = null;
+        physical = null;
+        if (board.events != null) {
+            board.events.checkout(id == null ? "-" : id, threadId, borrowUs, returnUs);
+        }
+    }
+
+    /** End of a group of statements; the connection goes back here when the pool habit is per group. */
+    void endGroup() throws SQLException {
+        if (!board.holdConnection && !inTransaction) {
+            release();
+        }
+    }
+
+    private void log(long dsUs, String form) {
+        if (events != null) {
+            events.statement(id, ordinal++, dsUs, Clock.nowUs(), physical.getServerThreadId(), form);
+        }
+    }
+
+    List<Row> text(String sql, Object... values) throws SQLException {
+        String full = literal(sql, values);
+        try (Statement statement = connection().createStatement()) {
+            long dsUs = Clock.nowUs();
+            try (ResultSet results = statement.executeQuery(full)) {
+                log(dsUs, "text");
+                return Row.all(results);
+            }
+        }
+    }
+
+    int textUpdate(String sql, Object... values) throws SQLException {
+        String full = literal(sql, values);
+        try (Statement statement = connection().createStatement()) {
+            long dsUs = Clock.nowUs();
+            int count = statement.executeUpdate(full, Statement.RETURN_GENERATED_KEYS);
+            log(dsUs, "text");
+            try (ResultSet keys = statement.getGeneratedKeys()) {
+                if (keys.next()) {
+                    lastInsertId = keys.getLong(1);
+                }
+            }
+            return count;
+        }
+    }
+
+    List<Row> prepared(String sql, Object... values) throws SQLException {
+        try (PreparedStatement statement = prepare(sql, values)) {
+            long dsUs = Clock.nowUs();
+            try (ResultSet results = statement.executeQuery()) {
+                log(dsUs, "execute");
+                return Row.all(results);
+            }
+        }
+    }
+
+    int preparedUpdate(String sql, Object... values) throws SQLException {
+        try (PreparedStatement statement = prepare(sql, values)) {
+            long dsUs = Clock.nowUs();
+            int count = statement.executeUpdate();
+            log(dsUs, "execute");
+            return count;
+        }
+    }
+
+    private PreparedStatement prepare(String sql, Object... values) throws SQLException {
+        int mark = sql.indexOf("{id}");
+        if (mark < 0) {
+            throw new IllegalArgumentException("statement without the id marker: " + sql);
+        }
+        String full = sql.substring(0, mark) + (events == null ? "" : "AND ? <> ''") + sql.substring(mark + 4);
+        Connection mine = connection();
+        long dsUs = Clock.nowUs();
+        PreparedStatement statement = mine.prepareStatement(full);
+        if (events != null && PREPARED.computeIfAbsent(physical, c -> new HashSet<>()).add(full)) {
+            log(dsUs, "prepare");
+        }
+        int beforeMark = (int) sql.substring(0, mark).chars().filter(c -> c == '?').count();
+        int position = 1;
+        for (int i = 0; i <= values.length; i++) {
+            if (i == beforeMark && events != null) {
+                statement.setString(position++, id);
+            }
+            if (i < values.length) {
+                statement.setObject(position++, values[i]);
+            }
+        }
+        return statement;
+    }
+
+    void begin() throws SQLException {
+        Connection mine = connection();
+        long dsUs = Clock.nowUs();
+        mine.setAutoCommit(false);
+        inTransaction = true;
+        log(dsUs, "begin");
+    }
+
+    void commit() throws SQLException {
+        long dsUs = Clock.nowUs();
+        connection.commit();
+        log(dsUs, "commit");
+        dsUs = Clock.nowUs();
+        connection.setAutoCommit(true);
+        inTransaction = false;
+        log(dsUs, "autocommit");
+    }
+
+    long lastInsertId() {
+        return lastInsertId;
+    }
+
+    /** Puts the values into the text, quoted, and the id comment at its end. */
+    private String literal(String sql, Object... values) {
+        StringBuilder out = new StringBuilder(sql.length() + 64);
+        int next = 0;
+        for (int i = 0; i < sql.length(); i++) {
+            char c = sql.charAt(i);
+            if (c != '?') {
+                out.append(c);
+                continue;
+            }
+            Object value = values[next++];
+            if (value instanceof Number) {
+                out.append(value);
+            } else {
+                out.append('\'');
+                out.append(value.toString().replace("\\", "\\\\").replace("'", "''"));
+                out.append('\'');
+            }
+        }
+        if (events != null) {
+            out.append(" /*ID=").append(id).append("*/");
+        }
+        return out.toString();
+    }
+
+    @Override
+    public void close() throws SQLException {
+        if (inTransaction) {
+            connection.rollback();
+            connection.setAutoCommit(true);
+            inTransaction = false;
+        }
+        release();
+    }
+}

@@ -1,0 +1,57 @@
+"""Notes about running testbeds, so that what a killed one left behind can be found and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import cgroups, net
+
+_NOTES = Path("/run/tapscope-testbed")
+
+
+def _birth(pid: int) -> str:
+    """Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat), "" when it does not live."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def noted(name: str, scratch: Path) -> Iterator[None]:
+    """Keeps a note about a testbed as long as it runs."""
+    _NOTES.mkdir(parents=True, exist_ok=True)
+    note = _NOTES / f"{name}.json"
+    pid = os.getpid()
+    note.write_text(json.dumps({"pid": pid, "birth": _birth(pid), "scratch": str(scratch)}))
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def clean(ip: str) -> dict[str, list[str]]:
+    """Removes namespaces, processes, control groups and scratch folders of testbeds whose run no longer lives.
+
+    Returns {"removed": names, "alive": names}.
+    """
+    removed, alive = [], []
+    for note in sorted(_NOTES.glob("*.json")) if _NOTES.exists() else []:
+        name = note.stem
+        told = json.loads(note.read_text())
+        if told["birth"] and _birth(told["pid"]) == told["birth"]:
+            alive.append(name)
+            continue
+        net.remove_namespaces(ip, name)
+        cgroups.remove_leftovers(name)
+        scratch = Path(told["scratch"])
+        if scratch.name.startswith(net.PREFIX):
+            shutil.rmtree(scratch, ignore_errors=True)
+        note.unlink()
+        removed.append(name)
+    return {"removed": removed, "alive": alive}

@@ -1,0 +1,53 @@
+"""What one run of the testbed can be told; the manifest records it as it stands here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tapscope.store.errors import ExitCode, TapscopeError
+
+MIXES = ("browse", "write10")
+CONNECTORS = ("mod_jk", "mod_proxy_ajp")
+POOL_HABITS = ("request", "statement")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Configuration of a run. Times in seconds unless the name says otherwise."""
+
+    users: int = 50
+    seconds: float = 30.0
+    seed: int = 1
+    think_s: float = 3.0
+    mix: str = "write10"
+    warmup_s: float = 8.0
+    rampdown_s: float = 2.0
+    connector: str = "mod_jk"
+    jk_ping: bool = False
+    ajp_secret: bool = True
+    apache_threads: int = 150
+    tomcat_threads: int = 60
+    pool_size: int = 30
+    pool_habit: str = "request"
+    work: int = 3
+    monitors: bool = True
+    midstream: bool = False
+    keep_unscrubbed: bool = False
+    cpu_quota: dict[str, float] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises TapscopeError for values that make no run."""
+        if self.users < 1 or self.seconds <= 0:
+            raise TapscopeError("a run needs at least one user and some seconds", exit_code=ExitCode.USAGE)
+        choices = {"mix": MIXES, "connector": CONNECTORS, "pool_habit": POOL_HABITS}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise TapscopeError(
+                    f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}",
+                    exit_code=ExitCode.USAGE,
+                )
+
+    def record(self) -> dict[str, Any]:
+        """Plain dictionary for the manifest."""
+        return asdict(self)

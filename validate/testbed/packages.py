@@ -1,0 +1,93 @@
+"""Where the system packages keep what the testbed needs; one error that names every missing package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapscope.store.errors import TapscopeError
+
+_SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+
+# program -> Debian/Ubuntu package that brings it
+_PROGRAMS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ss": "iproute2",
+    "ethtool": "ethtool",
+    "tcpdump": "tcpdump",
+    "collectl": "collectl",
+    "apache2": "apache2",
+    "mariadbd": "mariadb-server",
+    "mariadb": "mariadb-client",
+    "mariadb-install-db": "mariadb-server",
+    "java": "default-jre-headless",
+    "javac": "default-jdk-headless",
+}
+
+# name -> (candidate files, package)
+_FILES = {
+    "mod_jk": (("/usr/lib/apache2/modules/mod_jk.so",), "libapache2-mod-jk"),
+    "tomcat": (("/usr/share/tomcat10/bin/bootstrap.jar",), "tomcat10"),
+    "tomcat_jdbc": (("/usr/share/tomcat10/lib/tomcat-jdbc.jar", "/usr/share/java/tomcat10-jdbc.jar"), "tomcat10"),
+    "servlet_api": (
+        ("/usr/share/tomcat10/lib/servlet-api.jar", "/usr/share/java/tomcat10-servlet-api.jar"),
+        "tomcat10",
+    ),
+    "driver": (("/usr/share/java/mariadb-java-client.jar",), "libmariadb-java"),
+}
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Absolute paths of programs and files."""
+
+    programs: dict[str, Path]
+    files: dict[str, Path]
+
+    def program(self, name: str) -> str:
+        return str(self.programs[name])
+
+    @property
+    def apache_modules(self) -> Path:
+        return self.files["mod_jk"].parent
+
+    @property
+    def tomcat_home(self) -> Path:
+        return self.files["tomcat"].parent.parent
+
+
+def missing() -> list[str]:
+    """Names of the packages that are not installed, sorted."""
+    search = os.environ.get("PATH", "") + ":" + _SBIN
+    lacking = {package for name, package in _PROGRAMS.items() if shutil.which(name, path=search) is None}
+    for candidates, package in _FILES.values():
+        if not any(Path(c).exists() for c in candidates):
+            lacking.add(package)
+    return sorted(lacking)
+
+
+def find() -> Paths:
+    """All paths.
+
+    Raises TapscopeError when not root or when packages are missing; the message names all of them at once.
+    """
+    lacking = missing()
+    if lacking:
+        raise TapscopeError(
+            f"the testbed needs packages that are not installed: {', '.join(lacking)}",
+            remedy=f"Install them: apt-get install --no-install-recommends {' '.join(lacking)}",
+        )
+    if os.geteuid() != 0:
+        raise TapscopeError(
+            "the testbed makes network namespaces, which only root may do",
+            remedy="Run it with sudo.",
+        )
+    search = os.environ.get("PATH", "") + ":" + _SBIN
+    programs = {name: Path(str(shutil.which(name, path=search))) for name in _PROGRAMS}
+    files = {
+        name: next(Path(c) for c in candidates if Path(c).exists()) for name, (candidates, _) in _FILES.items()
+    }
+    return Paths(programs, files)

@@ -1,0 +1,263 @@
+"""One run of the testbed: build the hosts, start the servers, let the users work, collect, find the truth, scrub."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tapscope.store.errors import ExitCode, TapscopeError
+
+from . import apache, hosts, leftovers, mariadb, scrub, tomcat, truth
+from .cgroups import Groups
+from .mariadb import Database
+from .net import Network, new_name
+from .options import Options
+from .packages import Paths, find
+from .pcapfile import read
+from .processes import Launcher, Process
+from .shell import attempt, call
+from .tap import Tap
+
+# Collectl's process filter per host: the first letters of the servers' program names.
+_PROCESSES = {"web": "capache2", "app": "cjava", "db": "cmariadbd"}
+Say = Callable[[str], None]
+
+
+def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: None) -> dict[str, Any]:
+    """Runs the testbed once and leaves a run directory at `out`. Returns its manifest.
+
+    command: the command line to be recorded. say: told about each step. Raises TapscopeError when something
+    that the run needs is missing or fails; everything that was started is gone then, and `out` has no manifest.
+    """
+    options.check()
+    if out.exists() and any(out.iterdir()):
+        raise TapscopeError("the directory is not empty", path=out, remedy="Name a new one with -o.")
+    paths = find()
+    out.mkdir(parents=True, exist_ok=True)
+    name = new_name()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_terminable())
+        scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir="/var/tmp"))
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        stack.enter_context(leftovers.noted(name, scratch))
+        say("database template")
+        mariadb.template(paths)
+        say("network namespaces")
+        network = stack.enter_context(Network(paths, name))
+        groups = Groups.make(name, list(network.hosts), options.cpu_quota)
+        stack.callback(groups.remove)
+        logs = scratch / "logs"
+        logs.mkdir()
+        launcher = Launcher(network, groups, logs)
+        stack.callback(launcher.stop_all)
+        manifest = _manifest(options, paths, network, groups, command)
+        _Session(options, paths, out.absolute(), scratch, launcher, manifest, say).conduct()
+    _after(options, out, manifest)
+    return manifest
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Turns SIGTERM into an exception, so that everything is torn down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ended(*_: object) -> None:
+        raise TapscopeError("ended by SIGTERM", exit_code=ExitCode.INTERRUPTED)
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _manifest(options: Options, paths: Paths, network: Network, groups: Groups, command: str) -> dict[str, Any]:
+    first_line = {name: attempt([paths.program(name), flag]) for name, flag in
+                  (("tcpdump", "--version"), ("collectl", "--version"), ("ip", "-V"))}
+    return {
+        "format": "tapscope testbed run 1",
+        "command": command,
+        "options": options.record(),
+        "hosts": network.hosts,
+        "ports": {"web": apache.PORT, "app": apache.AJP_PORT, "db": mariadb.PORT},
+        "versions": {
+            "apache": apache.version(paths),
+            "tomcat": tomcat.version(paths),
+            "java": tomcat.java_version(paths),
+            "mariadb": mariadb.version(paths),
+            "mariadb_driver": os.path.realpath(paths.files["driver"]).rsplit("/", 1)[-1],
+            "python": platform.python_version(),
+            **{name: (done.stdout or done.stderr).splitlines()[0].strip() for name, done in first_line.items()},
+        },
+        "kernel": platform.release(),
+        "cpus": os.cpu_count(),
+        "distribution": platform.freedesktop_os_release().get("PRETTY_NAME", ""),
+        "mirror_method": network.mirror_method,
+        "cgroups": {"flavour": groups.flavour, "note": groups.note},
+        "notes": ["the hosts share one kernel: CPU, disk and memory figures of Collectl are those of the whole machine; "
+                  "network, TCP, processes and cgroup_cpu.csv are the host's own"],
+    }
+
+
+class _Session:
+    """The part of a run during which servers are up."""
+
+    def __init__(
+        self, options: Options, paths: Paths, out: Path, scratch: Path, launcher: Launcher,
+        manifest: dict[str, Any], say: Say,
+    ) -> None:
+        self.options, self.paths, self.out, self.scratch = options, paths, out, scratch
+        self.launcher, self.manifest, self.say = launcher, manifest, say
+        self.raw = scratch / "tap.pcap"
+        self.known: dict[tuple[str, int], int] = {}
+
+    def conduct(self) -> None:
+        """Starts everything, waits for the users, stops everything, and finds the truth."""
+        options, out = self.options, self.out
+        self.say("application")
+        board = tomcat.compile_board(self.paths, self.scratch / "board")
+        for host in self.launcher.network.hosts:
+            (out / "hosts" / host / "collectl").mkdir(parents=True)
+        tap = None if options.midstream else Tap.start(self.paths, self.raw, self.launcher)
+        self.say("MariaDB")
+        database = mariadb.start(self.paths, options, self.scratch / "db", self.launcher)
+        self.say("Tomcat")
+        tomcat_events = out / "events" / "tomcat"
+        gc_log = out / "hosts" / "app" / "gc.log"
+        tomcat_process = tomcat.start(
+            self.paths, options, self.scratch / "app", tomcat_events, gc_log, board, self.launcher
+        )
+        self.say("Apache httpd")
+        apache_events = out / "events" / "apache"
+        apache_process = apache.start(self.paths, options, self.scratch / "web", apache_events, self.launcher)
+        if tap is None:
+            tap = Tap.start(self.paths, self.raw, self.launcher)
+        recorders = self._record_hosts()
+        self.say(f"{options.users} users, {options.warmup_s:.0f} s warm-up, {options.seconds:.0f} s run")
+        self._let_users_work(database)
+        self.say("collecting")
+        counters = tap.stop()
+        for process in recorders:
+            process.stop()
+        tomcat.stop(tomcat_process)
+        apache_process.stop()
+        if options.monitors:
+            rows = database.dump_slow_log(out / "events" / "mariadb" / "slow_log.tsv")
+            self.manifest["slow_log_rows"] = rows
+        database.process.stop(signal.SIGTERM, 30)
+        if not options.monitors:
+            shutil.rmtree(out / "events")
+        self.say("truth")
+        self._truth(counters)
+
+    def _record_hosts(self) -> list[Process]:
+        started = []
+        for host, processes in _PROCESSES.items():
+            folder = self.out / "hosts" / host / "collectl"
+            argv = hosts.collectl_command(self.paths.program("collectl"), folder, processes)
+            started.append(self.launcher.start(host, f"collectl-{host}", argv))
+        groups = self.launcher.groups
+        config = {
+            "flavour": groups.flavour,
+            "hosts": [
+                {"folder": str(groups.accounting(host)), "out": str(self.out / "hosts" / host / "cgroup_cpu.csv")}
+                for host in self.launcher.network.hosts
+            ],
+        }
+        if groups.flavour != "none":
+            started.append(self._python("tap", "sampler", "hosts", config))
+        return started
+
+    def _python(self, host: str, name: str, module: str, config: dict[str, Any]) -> Process:
+        file = self.scratch / f"{name}.json"
+        file.write_text(json.dumps(config))
+        env = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        return self.launcher.start(host, name, [sys.executable, "-m", f"{__package__}.{module}", str(file)], env)
+
+    def _let_users_work(self, database: Database) -> None:
+        options, network = self.options, self.launcher.network
+        (self.out / "users").mkdir()
+        warmup_ns = time.time_ns() + 1_000_000_000
+        run_ns = warmup_ns + int(options.warmup_s * 1e9)
+        run_end_ns = run_ns + int(options.seconds * 1e9)
+        end_ns = run_end_ns + int(options.rampdown_s * 1e9)
+        config = {
+            "host": network.hosts["web"], "port": apache.PORT, "users": options.users, "seed": options.seed,
+            "mix": options.mix, "think_s": options.think_s, "ids": options.monitors,
+            # First requests are spread over the warm-up's first part, so that no wave is left when the run begins.
+            "spread_s": min(options.warmup_s * 0.6, max(options.think_s, 1.0)),
+            "warmup_ns": warmup_ns, "end_ns": end_ns, "out": str(self.out / "users" / "requests.csv"),
+        }
+        process = self._python("client", "users", "users", config)
+        while not process.ended():
+            self.known |= {(address, port): thread for thread, address, port in database.connections()}
+            with contextlib.suppress(Exception):
+                process.handle.wait(1.0)
+            if time.time_ns() > end_ns + 90_000_000_000:
+                raise TapscopeError("the emulated users did not end", path=process.log)
+        if process.handle.returncode != 0:
+            raise TapscopeError(f"the emulated users failed: {process.tail()}", path=process.log)
+        self.manifest["phases_ns"] = {
+            "warmup_begin": warmup_ns, "run_begin": run_ns, "run_end": run_end_ns, "rampdown_end": end_ns,
+        }
+        self.manifest["users_cpu"] = json.loads(process.log.read_text().strip().splitlines()[-1])
+
+    def _truth(self, counters: dict[str, int]) -> None:
+        out = self.out
+        with (out / "users" / "requests.csv").open() as file:
+            ids = {row["request_id"] for row in csv.DictReader(file)} - {""}
+        capture = read(self.raw)
+        found = truth.extract(
+            capture, ids, truth.Checkouts.read(out / "events" / "tomcat" / "checkouts.tsv"), self.known
+        )
+        capture.data.close()
+        truth.write(found, out / "truth" / "calls.csv.gz")
+        self.manifest["capture"] = {**counters, "packets_in_file": capture.packets, "not_tcp": capture.not_tcp,
+                                    "cut": capture.cut, "bytes": self.raw.stat().st_size}
+        self.manifest["truth"] = found.summary
+        self.say("scrubbing")
+        done = scrub.scrub(self.raw, out / "capture" / "tap.pcap", ids)
+        self.manifest["scrub"] = done.record()
+        if self.options.keep_unscrubbed:
+            shutil.move(self.raw, out / "capture" / "unscrubbed.pcap")
+
+
+def _after(options: Options, out: Path, manifest: dict[str, Any]) -> None:
+    """Adds figures that the run directory gives, and writes the manifest."""
+    statuses: dict[str, int] = {}
+    latencies = []
+    phases = manifest["phases_ns"]
+    with (out / "users" / "requests.csv").open() as file:
+        for row in csv.DictReader(file):
+            statuses[row["status"]] = statuses.get(row["status"], 0) + 1
+            if phases["run_begin"] <= int(row["start_ns"]) < phases["run_end"] and int(row["end_ns"]) > 0:
+                latencies.append((int(row["end_ns"]) - int(row["start_ns"])) / 1e6)
+    latencies.sort()
+    manifest["requests"] = {
+        "by_status": statuses,
+        "in_run_phase": len(latencies),
+        "per_second": round(len(latencies) / options.seconds, 2),
+        "mean_in_flight": round(sum(latencies) / 1e3 / options.seconds, 3),
+        "response_ms": {q: round(latencies[min(len(latencies) - 1, int(len(latencies) * f))], 3)
+                        for q, f in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)) if latencies},
+    }
+    raw_files = sorted((out / "hosts").glob("*/collectl/*.gz"))
+    if raw_files:
+        head = call(["sh", "-c", f"zcat '{raw_files[0]}' 2>/dev/null | head -20"])
+        line = next((x for x in head.splitlines() if x.startswith("# NumDisks")), "")
+        manifest["collectl_disks"] = line.removeprefix("# ").strip()
+    (out / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")

@@ -1,0 +1,134 @@
+"""Tomcat 10 with the bulletin board: AJP13 towards Apache, a pooled JDBC data source towards MariaDB."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from importlib import resources
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from .apache import AJP_PORT, AJP_SECRET
+from .mariadb import DATABASE, PASSWORD, USER
+from .mariadb import PORT as DB_PORT
+from .options import Options
+from .packages import Paths
+from .processes import Launcher, Process, wait_until
+from .shell import call
+
+_ACCESS_PATTERN = (
+    'id=%{X-Request-ID}i beg=%{begin:msec}t end=%{end:msec}t D=%D F=%F s=%s b=%b "%r" thr=%I a=%a:%{remote}p'
+)
+
+
+def compile_board(paths: Paths, target: Path) -> Path:
+    """Compiles the application's sources into an exploded web application below target."""
+    source = resources.files(__package__).joinpath("app")
+    webinf = target / "WEB-INF"
+    classes = webinf / "classes"
+    classes.mkdir(parents=True)
+    with resources.as_file(source) as folder:
+        shutil.copy(folder / "WEB-INF" / "web.xml", webinf / "web.xml")
+        files = sorted(str(f) for f in (folder / "src" / "board").glob("*.java"))
+        jars = ":".join(str(paths.files[name]) for name in ("servlet_api", "driver"))
+        call([paths.program("javac"), "--release", "17", "-d", str(classes), "-cp", jars, *files])
+    return target
+
+
+def _server_xml(options: Options, address: str, logs: Path) -> str:
+    valve = ""
+    if options.monitors:
+        valve = (
+            '<Valve className="org.apache.catalina.valves.AccessLogValve" buffered="true" rotatable="false"'
+            f" directory={quoteattr(str(logs))} prefix=\"access\" suffix=\".log\""
+            f" pattern={quoteattr(_ACCESS_PATTERN)}/>"
+        )
+    secret = f'secretRequired="true" secret="{AJP_SECRET}"' if options.ajp_secret else 'secretRequired="false"'
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<Server port="-1">
+  <Service name="Catalina">
+    <Connector port="{AJP_PORT}" protocol="AJP/1.3" address="{address}" {secret}
+               maxThreads="{options.tomcat_threads}" minSpareThreads="10" maxConnections="1000" acceptCount="100"/>
+    <Engine name="Catalina" defaultHost="localhost">
+      <Host name="localhost" appBase="webapps" autoDeploy="false" deployOnStartup="true">{valve}</Host>
+    </Engine>
+  </Service>
+</Server>
+"""
+
+
+def _context_xml(options: Options, webapp: Path, logs: Path, database: str) -> str:
+    url = (
+        f"jdbc:mariadb://{database}:{DB_PORT}/{DATABASE}"
+        "?useServerPrepStmts=true&cachePrepStmts=true&prepStmtCacheSize=250"
+    )
+    events = str(logs) if options.monitors else ""
+    idle = min(10, options.pool_size)
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<Context docBase={quoteattr(str(webapp))} reloadable="false">
+  <Parameter name="pool-habit" value="{options.pool_habit}"/>
+  <Parameter name="work" value="{options.work}"/>
+  <Parameter name="events" value={quoteattr(events)}/>
+  <Resource name="jdbc/board" auth="Container" type="javax.sql.DataSource"
+            factory="org.apache.tomcat.jdbc.pool.DataSourceFactory" driverClassName="org.mariadb.jdbc.Driver"
+            url={quoteattr(url)} username="{USER}" password="{PASSWORD}"
+            maxActive="{options.pool_size}" maxIdle="{options.pool_size}" minIdle="{idle}" initialSize="{idle}"
+            maxWait="30000" testOnBorrow="true" validationQuery="SELECT 1" validationInterval="3000"
+            jdbcInterceptors="ConnectionState" defaultAutoCommit="true"/>
+</Context>
+"""
+
+
+def start(
+    paths: Paths, options: Options, base: Path, logs: Path, gc_log: Path, webapp: Path, launcher: Launcher
+) -> Process:
+    """Starts Tomcat on host `app` and waits until the board is deployed."""
+    logs.mkdir(parents=True, exist_ok=True)
+    for name in ("conf/Catalina/localhost", "lib", "webapps", "work", "temp", "logs"):
+        (base / name).mkdir(parents=True, exist_ok=True)
+    hosts = launcher.network.hosts
+    (base / "conf/server.xml").write_text(_server_xml(options, hosts["app"], logs))
+    (base / "conf/web.xml").write_text('<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"/>\n')
+    (base / "conf/Catalina/localhost/board.xml").write_text(_context_xml(options, webapp, logs, hosts["db"]))
+    for jar in ("driver", "tomcat_jdbc"):
+        if jar == "driver" or not (paths.tomcat_home / "lib" / "tomcat-jdbc.jar").exists():
+            shutil.copy(paths.files[jar], base / "lib" / paths.files[jar].name)
+    home = paths.tomcat_home
+    process = launcher.start(
+        "app",
+        "tomcat",
+        [
+            paths.program("java"),
+            "-Xms256m",
+            "-Xmx512m",
+            f"-Xlog:gc*:file={gc_log}:utctime,uptime,level,tags",
+            f"-Dcatalina.home={home}",
+            f"-Dcatalina.base={base}",
+            f"-Djava.io.tmpdir={base / 'temp'}",
+            "-cp",
+            f"{home}/bin/bootstrap.jar:{home}/bin/tomcat-juli.jar",
+            "org.apache.catalina.startup.Bootstrap",
+            "start",
+        ],
+    )
+    wait_until(lambda: b"Server startup in" in process.log.read_bytes(), process, 60, "Tomcat")
+    return process
+
+
+def stop(process: Process) -> int:
+    """Ends Tomcat so that the application writes out the rest of its event log."""
+    return process.stop(signal.SIGTERM, 20)
+
+
+def version(paths: Paths) -> str:
+    """Tomcat's own version line."""
+    text = call(
+        [paths.program("java"), "-cp", str(paths.tomcat_home / "lib/catalina.jar"),
+         "org.apache.catalina.util.ServerInfo"]
+    )
+    return next((line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("Server version")), "")
+
+
+def java_version(paths: Paths) -> str:
+    """First line of `java --version`."""
+    return call([paths.program("java"), "--version"]).splitlines()[0]
