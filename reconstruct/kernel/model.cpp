@@ -1,0 +1,312 @@
+#include "model.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace tapscope::match {
+namespace {
+
+constexpr double kGrammarBackoff2 = 1.0;  // pseudo-counts that (previous, next) lends to (a, previous, next)
+constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to (previous, next)
+constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
+constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
+constexpr double kUniformShare = 0.02;    // of every density is spread evenly over the log scale: nothing is impossible
+constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kPriorWeight = 2.0;
+
+std::uint64_t scramble(std::uint64_t key) noexcept {
+    key ^= key >> 31;
+    key *= 0x9E3779B97F4A7C15ull;
+    return key ^ (key >> 29);
+}
+
+void add(Histogram& into, const Histogram& from, double weight) {
+    double total = 0;
+    for (const float x : from) total += x;
+    if (total <= 0) return;
+    for (int b = 0; b < kGapBins; ++b) into[b] += static_cast<float>(from[b] * weight / total);
+}
+
+// Counts to smoothed log density per ns.
+Histogram log_density(const Histogram& counts) {
+    Histogram smooth{}, out{};
+    double total = 0;
+    for (int b = 0; b < kGapBins; ++b) {
+        const double left = counts[std::max(b - 1, 0)], right = counts[std::min(b + 1, kGapBins - 1)];
+        smooth[b] = static_cast<float>(0.25 * left + 0.5 * counts[b] + 0.25 * right);
+        total += smooth[b];
+    }
+    for (int b = 0; b < kGapBins; ++b) {
+        const double share = total > 0 ? smooth[b] / total : 1.0 / kGapBins;
+        const double p = (1 - kUniformShare) * share + kUniformShare / kGapBins;
+        out[b] = static_cast<float>(std::log(p / gap_bin_width_ns(b)));
+    }
+    return out;
+}
+
+}  // namespace
+
+int gap_bin(Time gap_ns) noexcept {
+    if (gap_ns < 1024) return 0;
+    const auto x = static_cast<std::uint64_t>(gap_ns);
+    const int octave = std::bit_width(x) - 1;                         // 10 for 1024 ns
+    const int quarter = static_cast<int>((x >> (octave - 2)) & 3);
+    return std::min(1 + (octave - 10) * 4 + quarter, kGapBins - 1);
+}
+
+double gap_bin_width_ns(int bin) noexcept {
+    if (bin == 0) return 1024.0;
+    return std::ldexp(0.25, 10 + (bin - 1) / 4);
+}
+
+void KeyMap::clear(std::size_t expected) {
+    keys_.assign(std::bit_ceil(std::max<std::size_t>(2 * expected, 64)), 0);
+    values_.assign(keys_.size(), kNone);
+    size_ = 0;
+}
+
+std::int32_t KeyMap::find(std::uint64_t key) const noexcept {
+    const std::size_t mask = keys_.size() - 1;
+    for (std::size_t at = scramble(key) & mask;; at = (at + 1) & mask) {
+        if (keys_[at] == key) return values_[at];
+        if (keys_[at] == 0) return kNone;
+    }
+}
+
+std::int32_t KeyMap::insert(std::uint64_t key) {
+    if (2 * static_cast<std::size_t>(size_) >= keys_.size()) grow();
+    const std::size_t mask = keys_.size() - 1;
+    for (std::size_t at = scramble(key) & mask;; at = (at + 1) & mask) {
+        if (keys_[at] == key) return values_[at];
+        if (keys_[at] == 0) {
+            keys_[at] = key;
+            return values_[at] = size_++;
+        }
+    }
+}
+
+void KeyMap::grow() {
+    auto keys = std::move(keys_);
+    auto values = std::move(values_);
+    keys_.assign(keys.size() * 2, 0);
+    values_.assign(keys_.size(), kNone);
+    const std::size_t mask = keys_.size() - 1;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        if (keys[i] == 0) continue;
+        std::size_t at = scramble(keys[i]) & mask;
+        while (keys_[at] != 0) at = (at + 1) & mask;
+        keys_[at] = keys[i];
+        values_[at] = values[i];
+    }
+}
+
+Model::Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
+             const std::vector<float>& idle)
+    : problem_(problem), candidates_(candidates), idle_(idle), affinity_(affinity) {
+    const auto n = static_cast<std::size_t>(problem.children.n_classes);
+    from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * (n + 1), 0.0);
+    from2_.assign(n + 1, 0.0);
+    to1_.assign(n + 1, 0.0);
+    // Before anything is learned: a gap is shorter rather than longer, with no scale (density ~ 1/gap).
+    for (int b = 0; b < kGapBins; ++b) {
+        first_guess_[b] = static_cast<float>(std::log(1.0 / kGapBins / gap_bin_width_ns(b)));
+    }
+    orphan_.assign(n, -40.0f);
+    survival_.assign(n + 1, Histogram{});
+}
+
+std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const noexcept {
+    const auto n = static_cast<std::uint64_t>(problem_.children.n_classes) + 1;
+    return ((static_cast<std::uint64_t>(a + 1) * n + static_cast<std::uint64_t>(previous_cls)) * n +
+            static_cast<std::uint64_t>(next_cls)) + 1;
+}
+
+Time Model::serial_gap(std::int32_t p, std::int32_t previous, std::int32_t next, bool& parallel) const noexcept {
+    const auto& [parents, children] = problem_;
+    parallel = false;
+    if (next == kEnd) {
+        const Time from = previous == kStart ? parents.request_end[p] : children.end[previous];
+        if (parents.response_begin[p] >= from) return parents.response_begin[p] - from;
+        parallel = true;                                  // streaming: the answer began before the last call ended
+        return std::max<Time>(parents.depart[p] - from, 0);
+    }
+    const Time to = children.begin[next];
+    if (previous == kStart) {
+        const Time from = parents.request_end[p] <= to ? parents.request_end[p] : parents.arrive[p];
+        return std::max<Time>(to - from, 0);
+    }
+    if (children.end[previous] <= to + kSlack) return std::max<Time>(to - children.end[previous], 0);
+    parallel = true;
+    return to - children.begin[previous];
+}
+
+void Model::estimate(const std::vector<std::int32_t>& parent_of) {
+    const auto& [parents, children] = problem_;
+    key3_.clear(1024);
+    key2_.clear(1024);
+    count3_.clear();
+    count2_.clear();
+    gap3_.clear();
+    gap2_.clear();
+    gap_all_.fill(0);
+    all_ = {};
+    std::fill(from3_.begin(), from3_.end(), 0.0);
+    std::fill(from2_.begin(), from2_.end(), 0.0);
+    std::fill(to1_.begin(), to1_.end(), 0.0);
+    double streaming = 0, ends = 0;
+
+    const auto n = static_cast<std::size_t>(children.n_classes) + 1;
+    auto observe = [&](std::int32_t p, std::int32_t previous, std::int32_t next) {
+        const auto a = parents.cls[p];
+        const auto from = cls_of(previous), to = cls_of(next);
+        bool parallel = false;
+        const Time gap = serial_gap(p, previous, next, parallel);
+        const auto i3 = key3_.insert(key(a, from, to)), i2 = key2_.insert(key(-1, from, to));
+        if (i3 == static_cast<std::int32_t>(count3_.size())) count3_.push_back({}), gap3_.push_back({});
+        if (i2 == static_cast<std::int32_t>(count2_.size())) count2_.push_back({}), gap2_.push_back({});
+        from3_[static_cast<std::size_t>(a) * n + from] += 1;
+        from2_[from] += 1;
+        to1_[to] += 1;
+        if (next == kEnd) {
+            streaming += parallel;
+            ends += 1;
+        }
+        for (auto* counts : {&count3_[i3], &count2_[i2], &all_}) {
+            counts->n += 1;
+            if (next == kEnd) continue;
+            counts->parallel += parallel;
+            if (previous == kStart || parallel) continue;
+            counts->chance_to_stay += 1;
+            counts->stay += children.conn[previous] == children.conn[next];
+        }
+        const int bin = gap_bin(gap);
+        gap3_[i3][bin] += 1;
+        gap2_[i2][bin] += 1;
+        gap_all_[bin] += 1;
+    };
+
+    std::vector<std::int32_t> last(parents.size(), kStart);
+    std::vector<double> orphans(children.n_classes, 0.0), made(children.n_classes, 0.0);
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        const auto p = parent_of[c];
+        made[children.cls[c]] += 1;
+        if (p == kNone) {
+            orphans[children.cls[c]] += 1;
+            continue;
+        }
+        observe(p, last[p], static_cast<std::int32_t>(c));
+        last[p] = static_cast<std::int32_t>(c);
+    }
+    for (std::size_t p = 0; p < parents.size(); ++p) {
+        if (parents.answered[p]) observe(static_cast<std::int32_t>(p), last[p], kEnd);
+    }
+    streaming_ = (streaming + 0.5) / (ends + 10);
+
+    // Orphans come as a Poisson stream over the whole problem.
+    double span_ns = 1e9;
+    if (children.size() > 0) span_ns += static_cast<double>(children.begin.back() - children.begin.front());
+    for (std::int32_t k = 0; k < children.n_classes; ++k) {
+        orphan_[k] = static_cast<float>(std::log((orphans[k] + 0.002 * made[k] + 0.01) / span_ns));
+    }
+
+    survival_.assign(n, Histogram{});
+    std::vector<Histogram> leave(n, Histogram{});
+    for (std::size_t from = 0; from < n; ++from) {
+        for (std::size_t to = 0; to < n; ++to) {
+            const auto i2 = key2_.find(key(-1, static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)));
+            if (i2 == kNone) continue;
+            for (int b = 0; b < kGapBins; ++b) leave[from][b] += gap2_[i2][b];
+        }
+        add(leave[from], gap_all_, kGapBackoff2);
+        double total = 1e-9, beyond = 0;
+        for (const float x : leave[from]) total += x;
+        for (int b = kGapBins - 1; b >= 0; --b) {
+            beyond += leave[from][b];
+            survival_[from][b] = static_cast<float>(std::log(std::max(beyond / total, 1e-3)));
+        }
+    }
+    learned_ = true;
+    cells_key_.clear(2048);
+    cells_.clear();
+    gap_tables_.clear();
+}
+
+Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const {
+    Cell out;
+    const auto n = static_cast<std::size_t>(problem_.children.n_classes) + 1;
+    if (!learned_) {
+        const bool ends = next_cls == problem_.children.n_classes;
+        double per_parent = 1.0;                          // expected steps of a parent, for P(next)
+        for (std::int32_t k = 0; k < problem_.children.n_classes; ++k) per_parent += affinity_(a, k);
+        out.log_p = static_cast<float>(std::log((ends ? 1.0 : affinity_(a, next_cls)) / per_parent + 1e-9));
+        out.log_serial = static_cast<float>(std::log(1 - kParallelPrior));
+        out.log_parallel = static_cast<float>(std::log(kParallelPrior));
+        out.log_stay = static_cast<float>(std::log(kStayPrior));
+        out.log_leave = static_cast<float>(std::log(1 - kStayPrior));
+        return out;
+    }
+    const auto i3 = key3_.find(key(a, previous_cls, next_cls)), i2 = key2_.find(key(-1, previous_cls, next_cls));
+    const Counts none{};
+    const Counts& c3 = i3 == kNone ? none : count3_[i3];
+    const Counts& c2 = i2 == kNone ? none : count2_[i2];
+
+    const double p1 = (to1_[next_cls] + 0.1) / (all_.n + 0.1 * static_cast<double>(n));
+    const double p2 = (c2.n + kGrammarBackoff1 * p1) / (from2_[previous_cls] + kGrammarBackoff1);
+    const double p3 = (c3.n + kGrammarBackoff2 * p2) /
+                      (from3_[static_cast<std::size_t>(a) * n + previous_cls] + kGrammarBackoff2);
+    out.log_p = static_cast<float>(std::log(p3));
+
+    const double par1 = (all_.parallel + kPriorWeight * kParallelPrior) / (all_.n + kPriorWeight);
+    const double par2 = (c2.parallel + kPriorWeight * par1) / (c2.n + kPriorWeight);
+    const bool ends = next_cls == problem_.children.n_classes;
+    const double parallel = std::clamp(ends ? streaming_ : par2, 1e-6, 1 - 1e-6);
+    out.log_parallel = static_cast<float>(std::log(parallel));
+    out.log_serial = static_cast<float>(std::log(1 - parallel));
+
+    const double stay1 = (all_.stay + kPriorWeight * kStayPrior) / (all_.chance_to_stay + kPriorWeight);
+    const double stay2 = (c2.stay + kPriorWeight * stay1) / (c2.chance_to_stay + kPriorWeight);
+    const double stay3 = (c3.stay + kPriorWeight * stay2) / (c3.chance_to_stay + kPriorWeight);
+    const double stay = std::clamp(stay3, 1e-5, 1 - 1e-5);
+    out.log_stay = static_cast<float>(std::log(stay));
+    out.log_leave = static_cast<float>(std::log(1 - stay));
+
+    Histogram counts{};
+    if (i2 != kNone) counts = gap2_[i2];
+    add(counts, gap_all_, kGapBackoff2);
+    if (i3 != kNone) {
+        Histogram own = gap3_[i3];
+        add(own, counts, kGapBackoff3);
+        counts = own;
+    }
+    out.gaps = static_cast<std::int32_t>(gap_tables_.size());
+    gap_tables_.push_back(log_density(counts));
+    return out;
+}
+
+const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const {
+    const auto at = cells_key_.insert(key(a, previous_cls, next_cls));
+    if (at == static_cast<std::int32_t>(cells_.size())) cells_.push_back(make_cell(a, previous_cls, next_cls));
+    return cells_[at];
+}
+
+float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
+    const auto& [parents, children] = problem_;
+    if (next == kEnd && !parents.answered[p]) return 0.0f;     // it may still go on: nothing is known about its end
+    const Cell& c = cell(parents.cls[p], cls_of(previous), cls_of(next));
+    bool parallel = false;
+    const Time gap = serial_gap(p, previous, next, parallel);
+    const Histogram& density = c.gaps == kNone ? first_guess_ : gap_tables_[c.gaps];
+    float score = c.log_p + (parallel ? c.log_parallel : c.log_serial) + density[gap_bin(gap)];
+    if (next == kEnd) return score;
+    if (previous == kStart || parallel) return score - std::log(idle_[next]);
+    if (children.conn[previous] == children.conn[next]) return score + c.log_stay;
+    return score + c.log_leave - std::log(idle_[next]);
+}
+
+float Model::log_survival(std::int32_t p, std::int32_t previous, Time now) const {
+    if (!learned_) return 0.0f;
+    const Time from = previous == kStart ? problem_.parents.request_end[p] : problem_.children.end[previous];
+    return survival_[cls_of(previous)][gap_bin(std::max<Time>(now - from, 0))];
+}
+
+}  // namespace tapscope::match

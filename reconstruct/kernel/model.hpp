@@ -1,0 +1,107 @@
+// What a node does with a request, as a first-order grammar with timed steps, learned from an assignment and used to
+// score another one.
+//
+// A parent of class a is a chain START -> c1 -> c2 -> ... -> END over the classes of its child calls. A step has
+//   P(next | a, previous)       grammar, backed off to P(next | previous) and P(next)
+//   f(gap | previous, next)     density of the time the node itself took, log-spaced histogram, backed off likewise
+//   P(parallel | previous, next)  the next call began before the previous one ended
+//   P(same connection | previous, next), else one of the idle connections
+// All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "content.hpp"
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+inline constexpr std::int32_t kStart = -1;      // as previous child
+inline constexpr std::int32_t kEnd = -1;        // as next child
+inline constexpr int kGapBins = 96;             // 4 per octave from 1 us to 16 s; the ends collect the rest
+
+int gap_bin(Time gap_ns) noexcept;
+double gap_bin_width_ns(int bin) noexcept;
+
+using Histogram = std::array<float, kGapBins>;
+
+// Open-addressing map from a 64-bit key to a dense index, insert only. Keys must not be 0.
+class KeyMap {
+ public:
+    KeyMap() { clear(64); }
+    void clear(std::size_t expected);
+    // Index of the key, or kNone.
+    std::int32_t find(std::uint64_t key) const noexcept;
+    // Index of the key; a new one gets the next free index.
+    std::int32_t insert(std::uint64_t key);
+    std::int32_t size() const noexcept { return size_; }
+
+ private:
+    void grow();
+    std::vector<std::uint64_t> keys_;
+    std::vector<std::int32_t> values_;
+    std::int32_t size_ = 0;
+};
+
+class Model {
+ public:
+    Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
+          const std::vector<float>& idle);
+
+    // Re-estimates everything from an assignment (parent of each child, or kNone).
+    void estimate(const std::vector<std::int32_t>& parent_of);
+
+    // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
+    // The content of `next` is not in it.
+    float step(std::int32_t p, std::int32_t previous, std::int32_t next) const;
+
+    // Log score of child c having been made by no candidate parent.
+    float orphan(std::int32_t child) const noexcept { return orphan_[problem_.children.cls[child]]; }
+
+    // log S(gap): that a step out of this state has not happened yet. Turns a density into a hazard.
+    float log_survival(std::int32_t p, std::int32_t previous, Time now) const;
+
+ private:
+    struct Cell {                               // one (parent class, previous class, next class)
+        float log_p = 0;                        // grammar
+        float log_serial = 0, log_parallel = 0;
+        float log_stay = 0, log_leave = 0;
+        std::int32_t gaps = kNone;              // index into gap_tables_
+    };
+    std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const noexcept;
+    const Cell& cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const;
+    Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const;
+    std::int32_t cls_of(std::int32_t child) const noexcept {
+        return child < 0 ? problem_.children.n_classes : problem_.children.cls[child];
+    }
+    Time serial_gap(std::int32_t p, std::int32_t previous, std::int32_t next, bool& parallel) const noexcept;
+
+    const Problem& problem_;
+    const Candidates& candidates_;
+    const std::vector<float>& idle_;
+    Affinity affinity_;
+    bool learned_ = false;
+
+    // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
+    struct Counts {
+        double n = 0, parallel = 0, stay = 0, chance_to_stay = 0;
+    };
+    KeyMap key3_, key2_;
+    std::vector<Counts> count3_, count2_;
+    std::vector<double> from3_, from2_, to1_;   // totals by (a, previous), by previous, by next
+    Counts all_;
+    std::vector<Histogram> gap3_, gap2_;        // raw counts
+    Histogram gap_all_{};
+    std::vector<float> orphan_;                 // by child class
+    double streaming_ = 0.05;                   // share of parents that answer before their last child ended
+
+    mutable KeyMap cells_key_;                  // memo of make_cell
+    mutable std::vector<Cell> cells_;
+    mutable std::vector<Histogram> gap_tables_; // log density per ns
+    Histogram first_guess_{};
+    std::vector<Histogram> survival_;           // log S by (previous class), from gap2_ mixed over next
+};
+
+}  // namespace tapscope::match

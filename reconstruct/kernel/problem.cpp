@@ -1,0 +1,69 @@
+#include "problem.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace tapscope::match {
+
+std::int64_t Candidates::find(std::size_t child, std::int32_t p) const noexcept {
+    const auto first = parent.begin() + offset[child];
+    const auto last = parent.begin() + offset[child + 1];
+    const auto at = std::lower_bound(first, last, p);
+    return at != last && *at == p ? at - parent.begin() : -1;
+}
+
+Candidates find_candidates(const Problem& problem) {
+    const auto& [parents, children] = problem;
+    Candidates out;
+    out.offset.reserve(children.size() + 1);
+    out.offset.push_back(0);
+    std::vector<std::int32_t> active;           // parents that arrived and may not have left, ascending
+    std::size_t next = 0;
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        const Time begin = children.begin[c];
+        while (next < parents.size() && parents.arrive[next] <= begin + kSlack) {
+            active.push_back(static_cast<std::int32_t>(next++));
+        }
+        std::erase_if(active, [&](std::int32_t p) { return parents.depart[p] + kSlack < begin; });
+        for (const std::int32_t p : active) {
+            if (parents.depart[p] + kSlack >= children.end[c]) out.parent.push_back(p);
+        }
+        out.offset.push_back(static_cast<std::int64_t>(out.parent.size()));
+    }
+    out.content.assign(out.parent.size(), 0.0f);
+    return out;
+}
+
+std::vector<float> idle_connections(const Children& children) {
+    std::int32_t n_conns = 0;
+    for (const std::int32_t conn : children.conn) n_conns = std::max(n_conns, conn + 1);
+    constexpr Time kUnseen = std::numeric_limits<Time>::max();
+    std::vector<Time> first(n_conns, kUnseen), last(n_conns, 0);
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        const auto conn = children.conn[c];
+        first[conn] = std::min(first[conn], children.begin[c]);
+        last[conn] = std::max(last[conn], children.end[c]);
+    }
+    // +1/-1 steps of "alive" and of "busy"; children are sorted by begin, so one merge is enough.
+    std::vector<std::pair<Time, std::int32_t>> steps;
+    steps.reserve(2 * static_cast<std::size_t>(n_conns) + children.size());
+    for (std::int32_t conn = 0; conn < n_conns; ++conn) {
+        if (first[conn] == kUnseen) continue;
+        steps.emplace_back(first[conn], 1);
+        steps.emplace_back(last[conn] + 1, -1);
+    }
+    for (std::size_t c = 0; c < children.size(); ++c) steps.emplace_back(children.end[c] + 1, 1);
+    std::sort(steps.begin(), steps.end());
+    std::vector<float> idle(children.size());
+    std::size_t at = 0;
+    std::int64_t count = 0;
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        while (at < steps.size() && steps[at].first <= children.begin[c]) count += steps[at++].second;
+        idle[c] = static_cast<float>(std::max<std::int64_t>(count, 1));
+        --count;                                // busy from here to its end
+    }
+    return idle;
+}
+
+}  // namespace tapscope::match

@@ -1,0 +1,67 @@
+// One matching problem: the calls that a node served (parents) and the calls that it made (children), as columns.
+// Times are int64 ns of one clock. The problem borrows its arrays: they must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tapscope::match {
+
+using Time = std::int64_t;
+
+inline constexpr std::int32_t kNone = -1;
+
+// Slack on nesting: the tap may see two packets of one host swapped by this much. ns.
+inline constexpr Time kSlack = 50'000;
+
+struct Tokens {                                 // CSR: tokens of row i are [offset[i], offset[i + 1])
+    std::span<const std::int64_t> offset;
+    std::span<const std::uint32_t> slot;
+    std::span<const std::uint64_t> hash;
+};
+
+struct Parents {                                // sorted by arrive
+    std::span<const std::int32_t> cls;          // dense class, 0 .. n_parent_classes-1
+    std::span<const std::int32_t> conn;         // dense connection
+    std::span<const Time> arrive, request_end;  // first and last byte of the request
+    std::span<const Time> response_begin;       // first byte of the response; horizon when unanswered
+    std::span<const Time> depart;               // last byte of the response; horizon when unanswered
+    std::span<const std::uint8_t> answered;
+    Tokens tokens;
+    std::int32_t n_classes = 0;
+    std::size_t size() const noexcept { return cls.size(); }
+};
+
+struct Children {                               // sorted by begin
+    std::span<const std::int32_t> cls;          // dense class, 0 .. n_child_classes-1
+    std::span<const std::int32_t> conn;         // dense connection
+    std::span<const Time> begin, end;           // first byte of the request, last byte of the response
+    Tokens tokens;
+    std::int32_t n_classes = 0;
+    std::size_t size() const noexcept { return cls.size(); }
+};
+
+struct Problem {
+    Parents parents;
+    Children children;
+};
+
+// Candidate parents of each child: those whose stay contains it. CSR, parents ascending.
+struct Candidates {
+    std::vector<std::int64_t> offset;           // size children + 1
+    std::vector<std::int32_t> parent;
+    std::vector<float> content;                 // log-likelihood ratio of the child's content, this parent vs chance
+    std::span<const std::int32_t> of(std::size_t child) const noexcept {
+        return {parent.data() + offset[child], static_cast<std::size_t>(offset[child + 1] - offset[child])};
+    }
+    // Position of `p` among the candidates of `child`, or -1.
+    std::int64_t find(std::size_t child, std::int32_t p) const noexcept;
+};
+
+Candidates find_candidates(const Problem& problem);
+
+// For each child: how many connections of its kind it could have been sent on (idle ones, itself included), >= 1.
+std::vector<float> idle_connections(const Children& children);
+
+}  // namespace tapscope::match

@@ -1,0 +1,67 @@
+"""Calls to links: the matcher over all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tapscope.reconstruct.match.node import TokenIndex, match_node
+from tapscope.store.codes import EvidenceMode, LinkKind
+from tapscope.store.tables import Table
+
+
+def links(
+    calls: Table,
+    evidence: Table,
+    mode: EvidenceMode,
+    *,
+    min_probability: float = 0.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Table, dict[str, int]]:
+    """Parent of every call, and counters of what the matcher met. One row per call, in the order of calls.
+
+    A call made by a node that serves nothing is a root. So is a call during which its node served nobody, unless
+    it lies so near the start of the capture that its parent may have come before. Any other call without a likely
+    parent, or with one below `min_probability`, is UNKNOWN.
+    """
+    n = len(calls["arrive_ns"])
+    out: Table = {
+        "child": np.arange(n, dtype=np.int64),
+        "parent": np.full(n, -1, dtype=np.int64),
+        "kind": np.full(n, LinkKind.ROOT, dtype=np.uint8),
+        "probability": np.ones(n, dtype=np.float64),
+        "runner_up": np.full(n, -1, dtype=np.int64),
+        "runner_up_probability": np.zeros(n, dtype=np.float64),
+    }
+    counters = {"match.pairs_too_large": 0}
+    if n == 0:
+        return out, counters
+    tokens = TokenIndex.build(evidence, mode)
+    begin_ns = int(calls["arrive_ns"].min())
+    end_ns = int(max(calls["depart_ns"].max(), calls["request_end_ns"].max())) + 1
+    serving = np.unique(calls["server_node"])
+    for done, node in enumerate(serving):
+        parents = np.flatnonzero(calls["server_node"] == node)
+        children = np.flatnonzero(calls["client_node"] == node)
+        if len(children) == 0:
+            continue
+        answer = match_node(calls, parents, children, tokens, end_ns)
+        at = answer.child
+        out["parent"][at] = answer.parent
+        out["probability"][at] = answer.probability
+        out["runner_up"][at] = answer.runner_up
+        out["runner_up_probability"][at] = answer.runner_up_probability
+        out["kind"][at] = np.where(answer.parent >= 0, LinkKind.LINKED, LinkKind.UNKNOWN)
+        counters["match.pairs_too_large"] += answer.pairs_too_large
+        alone = (answer.parent < 0) & (answer.runner_up < 0)
+        longest = int((calls["depart_ns"][parents] - calls["arrive_ns"][parents]).max(initial=0))
+        out["kind"][at[alone & (calls["arrive_ns"][at] > begin_ns + longest)]] = LinkKind.ROOT
+        if progress is not None:
+            progress(done + 1, len(serving))
+    weak = (out["kind"] == LinkKind.LINKED) & (out["probability"] < min_probability)
+    out["runner_up"][weak] = out["parent"][weak]
+    out["runner_up_probability"][weak] = out["probability"][weak]
+    out["parent"][weak] = -1
+    out["kind"][weak] = LinkKind.UNKNOWN
+    return out, counters

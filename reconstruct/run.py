@@ -1,0 +1,61 @@
+"""Messages to traces, in one call: pair, topology, match, trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tapscope.capture import CaptureTables
+from tapscope.reconstruct import pair, topology, traces
+from tapscope.reconstruct.match.links import links
+from tapscope.store.codes import EvidenceMode, LinkKind
+from tapscope.store.tables import Table, check
+
+
+@dataclass
+class Reconstruction:
+    """Everything that is rebuilt from the messages of a capture (columns: store/tables.py)."""
+
+    calls: Table
+    nodes: Table
+    node_names: list[str]
+    links: Table
+    traces: Table
+    trace_calls: Table
+    edges: list[tuple[int, int, int]]
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def quality(self) -> dict[str, float | int]:
+        """How much was linked, and how sure the matcher says it is (no ground truth is involved)."""
+        kind = self.links["kind"]
+        linked = kind == LinkKind.LINKED
+        return {
+            "calls": len(kind),
+            "roots": int((kind == LinkKind.ROOT).sum()),
+            "linked": int(linked.sum()),
+            "unknown": int((kind == LinkKind.UNKNOWN).sum()),
+            "expected_edge_accuracy": float(self.links["probability"][linked].mean()) if linked.any() else 1.0,
+            "traces": len(self.traces["root"]),
+            "complete_traces": int(self.traces["complete"].sum()),
+        }
+
+
+def trace(
+    tables: CaptureTables,
+    mode: EvidenceMode = EvidenceMode.ALL,
+    *,
+    min_probability: float = 0.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Reconstruction:
+    """Rebuild calls, links and traces from captured messages. `progress(done, total)` counts nodes."""
+    found = topology.find(pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses)
+    made, counters = links(
+        found.calls, tables.evidence, mode, min_probability=min_probability, progress=progress
+    )
+    trees, tree_calls = traces.traces(found.calls, made)
+    for name, table in (("calls", found.calls), ("nodes", found.nodes), ("links", made), ("traces", trees)):
+        check(name, {column: np.asarray(values) for column, values in table.items()})
+    check("trace_calls", tree_calls)
+    return Reconstruction(found.calls, found.nodes, found.names, made, trees, tree_calls, found.edges(), counters)

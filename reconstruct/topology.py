@@ -1,0 +1,158 @@
+"""Who is a node, and who calls whom: found from addresses, listeners and nesting alone.
+
+One address is one node, whatever it listens on, unless it is seen to call itself or serves a database beside a web
+protocol: then (as on a loopback capture) every listener is a node of its own, and the caller of each connection is
+the node whose calls contain the calls of that connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.store.codes import Protocol
+from tapscope.store.tables import Table
+
+CONTAINED = 0.8
+"""Share of a connection's calls that must lie inside calls of a node for that node to be their maker."""
+
+SLACK_NS = 50_000
+_DATABASES = (Protocol.MYSQL, Protocol.POSTGRES)
+
+
+@dataclass
+class Topology:
+    """Nodes, their names, and calls with `client_node` and `server_node` filled."""
+
+    nodes: Table
+    names: list[str]
+    calls: Table
+
+    def edges(self) -> list[tuple[int, int, int]]:
+        """(caller node, called node, number of calls), busiest first."""
+        pair = self.calls["client_node"].astype(np.int64) << 32 | self.calls["server_node"]
+        value, count = np.unique(pair, return_counts=True)
+        order = np.argsort(-count, kind="stable")
+        return [(int(value[i] >> 32), int(value[i] & 0xFFFFFFFF), int(count[i])) for i in order]
+
+
+def find(calls: Table, connections: Table, addresses: list[str]) -> Topology:
+    """Fill `client_node` and `server_node` of the calls, and describe the nodes (METHOD section 1)."""
+    conn = calls["conn"]
+    server_addr = connections["server_addr"][conn]
+    client_addr = connections["client_addr"][conn]
+    port = connections["server_port"][conn]
+    split = _split_addresses(server_addr, client_addr, calls["protocol"])
+    node_port = np.where(np.isin(server_addr, split), port, 0).astype(np.int64)
+
+    key = server_addr.astype(np.int64) << 16 | node_port
+    served, server_node = np.unique(key, return_inverse=True)
+    node_addr = (served >> 16).astype(np.int32)
+    node_port_of = (served & 0xFFFF).astype(np.uint16)
+
+    client_node = np.full(len(conn), -1, dtype=np.int32)
+    clients: dict[int, int] = {}
+
+    def client(addr: int) -> int:
+        return clients.setdefault(addr, len(served) + len(clients))
+
+    inside = _Nesting(calls, server_node)
+    for addr in np.unique(client_addr):
+        here = np.flatnonzero(node_addr == addr)
+        mine = client_addr == addr
+        if len(here) == 0:
+            client_node[mine] = client(int(addr))
+        elif addr not in split:
+            client_node[mine] = here[0]
+        else:
+            for c in np.unique(conn[mine]):
+                rows = np.flatnonzero(conn == c)
+                maker = inside.maker(rows, [int(n) for n in here if n != server_node[rows[0]]])
+                client_node[rows] = client(int(addr)) if maker is None else maker
+
+    calls = dict(calls)
+    calls["client_node"] = client_node
+    calls["server_node"] = server_node.astype(np.int32)
+    nodes: Table = {
+        "addr": np.concatenate([node_addr, np.array(list(clients), dtype=np.int32)]),
+        "port": np.concatenate([node_port_of, np.zeros(len(clients), dtype=np.uint16)]),
+        "protocol": np.array(
+            [_main_protocol(calls["protocol"][server_node == n]) for n in range(len(served))]
+            + [Protocol.UNKNOWN] * len(clients),
+            dtype=np.uint8,
+        ),
+        "depth": _depths(len(served) + len(clients), client_node, server_node),
+    }
+    names = []
+    for n in range(len(nodes["addr"])):
+        name = addresses[nodes["addr"][n]]
+        if nodes["port"][n]:
+            name = f"[{name}]:{nodes['port'][n]}" if ":" in name else f"{name}:{nodes['port'][n]}"
+        if n >= len(served) and int(nodes["addr"][n]) in node_addr:
+            name = f"{name} (clients)"
+        names.append(name)
+    return Topology(nodes=nodes, names=names, calls=calls)
+
+
+def _split_addresses(
+    server_addr: NDArray[np.int32], client_addr: NDArray[np.int32], protocol: NDArray[np.uint8]
+) -> NDArray[np.int32]:
+    split = set(np.unique(server_addr[server_addr == client_addr]).tolist())
+    database = np.isin(protocol, _DATABASES)
+    split |= set(server_addr[database].tolist()) & set(server_addr[~database].tolist())
+    return np.array(sorted(split), dtype=np.int32)
+
+
+class _Nesting:
+    """Which calls of a node contain a given interval."""
+
+    def __init__(self, calls: Table, server_node: NDArray[np.int64]) -> None:
+        self._arrive = calls["arrive_ns"]
+        depart = calls["depart_ns"]
+        self._depart = np.where(depart < 0, calls["request_end_ns"], depart)
+        self._rows = {int(n): np.flatnonzero(server_node == n) for n in np.unique(server_node)}
+
+    def maker(self, rows: NDArray[np.int64], nodes: list[int]) -> int | None:
+        """Node whose calls contain most of the calls `rows`; among equals the one that holds them most tightly."""
+        best: tuple[float, float] | None = None
+        found = None
+        for node in nodes:
+            stays = [self._tightest(int(row), node) for row in rows[:2000]]
+            inside = [stay for stay in stays if stay is not None]
+            share = len(inside) / len(stays)
+            if share < CONTAINED:
+                continue
+            rank = (round(share, 1), -float(np.mean(inside)))
+            if best is None or rank > best:
+                best, found = rank, node
+        return found
+
+    def _tightest(self, row: int, node: int) -> int | None:
+        """Stay in ns of the shortest call at `node` that contains call `row`; None when there is none."""
+        rows = self._rows[node]
+        begin, end = self._arrive[row], self._depart[row]
+        last = np.searchsorted(self._arrive[rows], begin + SLACK_NS, side="right")
+        near = rows[max(0, last - 500) : last]
+        near = near[(self._depart[near] + SLACK_NS >= end) & (near != row)]
+        return int((self._depart[near] - self._arrive[near]).min()) if len(near) else None
+
+
+def _main_protocol(protocols: NDArray[np.uint8]) -> int:
+    return int(np.bincount(protocols).argmax())
+
+
+def _depths(n: int, client: NDArray[np.int32], server: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Shortest distance from a pure client (a node that serves nothing); cycles get the distance of their entry."""
+    depth = np.full(n, -1, dtype=np.int32)
+    pairs = {(int(c), int(s)) for c, s in np.unique(np.stack([client, server]), axis=1).T} if len(client) else set()
+    frontier = set(range(n)) - {s for _, s in pairs}
+    level = 0
+    while frontier:
+        depth[list(frontier)] = level
+        level += 1
+        frontier = {s for c, s in pairs if c in frontier and depth[s] < 0}
+        if not frontier and (rest := [n_ for n_ in range(n) if depth[n_] < 0]):
+            frontier = {min(rest)}  # a cycle without an entry: begin it somewhere, deterministically
+    return depth
