@@ -47,6 +47,7 @@ struct MessageSide {
     std::uint64_t covered = 0;          // stream offset
     std::uint64_t outside = 0;          // bytes in no message, missing ones included
     std::uint64_t missing_outside = 0;  // the missing ones among them
+    std::uint64_t missing_ahead = 0;    // missing bytes behind `covered` that are in no message so far
     std::uint64_t delivered = 0;        // stream offset: everything before it was given to the dissector or skipped
     std::int64_t last_ns = -1;          // packet of the last byte before `delivered`
     MessageRef current = kNoMessage;    // the last message begun
@@ -69,6 +70,7 @@ struct Exchange {
     bool pipelined = false;            // the client was seen to send a request before the answer to the last
     std::uint64_t lost_begin = 0;      // last loss in the stream to the client that hid message borders
     std::uint64_t lost_end = 0;
+    std::uint64_t request_lost_begin = 0;  // last such loss in the stream to the server; 0 none
     std::uint64_t endpoint_hash = 0;   // of "addr:port" of the client
     bool endpoint_known = false;
 

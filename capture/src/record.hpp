@@ -33,6 +33,7 @@ struct Window {
     std::span<const Mark> marks;         // older segments, in stream order; empty on the fast path
     std::int64_t time_ns = -1;           // the newest segment
     std::uint64_t ack = 0;
+    std::int64_t before_ns = -1;         // packet of the byte before `base`
 };
 
 class Recorder {
@@ -73,16 +74,20 @@ public:
     void attach(Exchange& exchange) noexcept { exchange_ = &exchange; }
     Window& window() noexcept { return window_; }
 
-    // Bytes of `direction` up to `offset` have been seen, the last of them in a packet of `time_ns`.
-    static_assert(sizeof(bool) == 1);
+    // A packet of `time_ns` brings the bytes of `direction` up to `offset`: resolves the end of a message that is
+    // skipped by counting. Call before the dissector sees the packet.
+    void arrived(Direction direction, std::uint64_t offset, std::int64_t time_ns) noexcept {
+        MessageSide& side = exchange_->at(direction);
+        if (side.due && offset >= side.current_end) {
+            messages.end_ns[side.current] = time_ns;
+            side.due = false;
+        }
+    }
+    // The dissector is through with (or keeps) everything up to `offset`. Call after it has seen the packet.
     void delivered(Direction direction, std::uint64_t offset, std::int64_t time_ns) noexcept {
         MessageSide& side = exchange_->at(direction);
         side.delivered = offset;
         side.last_ns = time_ns;
-        if (side.due && offset >= side.current_end) [[unlikely]] {
-            messages.end_ns[side.current] = time_ns;
-            side.due = false;
-        }
     }
     // [begin, end) of `direction` was never seen. Call after the dissector's on_gap.
     void gap(Direction direction, std::uint64_t begin, std::uint64_t end, bool borders_lost);
@@ -98,6 +103,7 @@ public:
     EvidenceColumns evidence;
     ClassDictionary classes;
     Counters counters;
+    Counters remainders;  // bytes seen that are in no message, by reason
 
 private:
     std::int64_t time_of_byte(std::uint64_t offset) const noexcept;

@@ -1,0 +1,262 @@
+#include "dissect/route.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "evidence.hpp"
+
+namespace tapscope {
+namespace {
+
+constexpr std::size_t kMaxNames = 24;        // query parameters in a class text; what follows is "&..."
+constexpr std::size_t kMaxParameters = 128;  // tokens of one query string or form
+constexpr std::size_t kMaxSegments = 64;
+
+struct Target {
+    std::string_view path;
+    std::string_view query;
+    bool has_query = false;
+};
+
+// "http://host/a?b" counts as "/a?b"; a fragment never belongs on the wire and is cut.
+std::string_view origin_form(std::string_view target) noexcept {
+    if (!target.empty() && target.front() != '/' && target.front() != '*') {
+        const std::size_t scheme = target.find("://");
+        if (scheme != std::string_view::npos && scheme < 8) {
+            const std::size_t slash = target.find('/', scheme + 3);
+            target = slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
+        }
+    }
+    return target.substr(0, target.find('#'));
+}
+
+Target split(std::string_view target) noexcept {
+    target = origin_form(target);
+    const void* mark = std::memchr(target.data(), '?', target.size());
+    if (mark == nullptr) return {target, {}, false};
+    const auto at = static_cast<std::size_t>(static_cast<const char*>(mark) - target.data());
+    return {target.substr(0, at), target.substr(at + 1), true};
+}
+
+int hex_value(char c) noexcept { return is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10; }
+
+// Undoes %XX and, in forms and queries, '+'. Returns `text` itself when there is nothing to undo.
+std::string_view url_decode(std::string_view text, bool plus_is_space, std::string& scratch) {
+    if (std::memchr(text.data(), '%', text.size()) == nullptr &&
+        !(plus_is_space && std::memchr(text.data(), '+', text.size()) != nullptr))
+        return text;
+    scratch.clear();
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '%' && i + 2 < text.size() && is_hex(text[i + 1]) && is_hex(text[i + 2])) {
+            scratch.push_back(static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2])));
+            i += 2;
+        } else {
+            scratch.push_back(plus_is_space && text[i] == '+' ? ' ' : text[i]);
+        }
+    }
+    return scratch;
+}
+
+// Placeholder of a path segment that varies, or nothing. "12.html" keeps its suffix.
+std::string_view placeholder(std::string_view segment, std::string_view& suffix) noexcept {
+    suffix = {};
+    if (segment.empty()) return {};
+    if (is_digit(segment.front())) {
+        if (all_digits(segment)) return segment.size() > 19 ? "{id}" : "{n}";
+        const std::size_t dot = segment.rfind('.');
+        if (dot != std::string_view::npos && all_digits(segment.substr(0, dot))) {
+            suffix = segment.substr(dot);
+            return "{n}";
+        }
+    }
+    if (segment.size() < 16) return {};
+    if (is_uuid(segment)) return "{uuid}";
+    if (std::all_of(segment.begin(), segment.end(), is_hex)) return "{hex}";
+    return looks_like_id(segment) ? "{id}" : std::string_view{};
+}
+
+std::string_view without_path_parameter(std::string_view segment) noexcept {
+    const void* mark = segment.empty() ? nullptr : std::memchr(segment.data(), ';', segment.size());
+    return mark == nullptr ? segment
+                           : segment.substr(0, static_cast<std::size_t>(static_cast<const char*>(mark) - segment.data()));
+}
+
+template <class Visit>
+void each_segment(std::string_view path, Visit visit) {
+    std::size_t index = 0;
+    while (!path.empty() && index < kMaxSegments) {
+        const bool slash = path.front() == '/';
+        if (slash) path.remove_prefix(1);
+        const std::size_t end = std::min(path.find('/'), path.size());
+        visit(index++, slash, path.substr(0, end));
+        path.remove_prefix(end);
+    }
+}
+
+template <class Visit>
+void each_parameter(std::string_view query, char separator, Visit visit) {
+    std::size_t count = 0;
+    while (!query.empty() && count++ < kMaxParameters) {
+        const void* found = std::memchr(query.data(), separator, query.size());
+        const std::size_t end =
+            found == nullptr ? query.size() : static_cast<std::size_t>(static_cast<const char*>(found) - query.data());
+        const std::string_view pair = query.substr(0, end);
+        query.remove_prefix(std::min(end + 1, query.size()));
+        if (pair.empty()) continue;
+        const std::size_t equals = pair.find('=');
+        if (equals == std::string_view::npos)
+            visit(pair, std::string_view{});
+        else
+            visit(pair.substr(0, equals), pair.substr(equals + 1));
+    }
+}
+
+std::string_view name_in_class(std::string_view name) noexcept {
+    return name.size() > 64 || all_digits(name) || looks_like_id(name) ? std::string_view("{id}") : name;
+}
+
+void value_token(Recorder& recorder, MessageRef ref, std::string_view name, std::string_view value,
+                 std::string& scratch) {
+    if (value.empty()) return;
+    const std::string_view decoded = url_decode(value, true, scratch);
+    recorder.token(ref, slot_of_name(name), all_digits(decoded) ? TokenKind::number : TokenKind::text,
+                   as_bytes(decoded));
+}
+
+}  // namespace
+
+std::string_view route_class(std::string_view method, std::string_view target, std::string& scratch) {
+    const Target parts = split(target);
+    scratch.assign(method);
+    scratch.push_back(' ');
+    each_segment(parts.path, [&](std::size_t, bool slash, std::string_view segment) {
+        if (slash) scratch.push_back('/');
+        segment = without_path_parameter(segment);
+        std::string_view suffix;
+        const std::string_view shape = placeholder(segment, suffix);
+        scratch.append(shape.empty() ? segment : shape);
+        scratch.append(suffix);
+    });
+    if (!parts.has_query || parts.query.empty()) return scratch;
+
+    std::array<std::string_view, kMaxNames> names;
+    std::size_t count = 0;
+    bool more = false;
+    each_parameter(parts.query, '&', [&](std::string_view name, std::string_view) {
+        name = name_in_class(name);
+        const auto end = names.begin() + static_cast<std::ptrdiff_t>(count);
+        const auto at = std::lower_bound(names.begin(), end, name);
+        if (at != end && *at == name) return;
+        if (count == kMaxNames) {
+            more = true;
+            return;
+        }
+        std::copy_backward(at, end, end + 1);
+        *at = name;
+        ++count;
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+        scratch.append(i == 0 ? " ?" : "&");
+        scratch.append(names[i]);
+    }
+    if (more) scratch.append("&...");
+    return scratch;
+}
+
+void request_evidence(Recorder& recorder, MessageRef ref, std::string_view, std::string_view target) {
+    const Target parts = split(target);
+    // Values that look like ids, as places in the target, to mask them in the second URI token.
+    struct Place {
+        std::size_t from, length;
+    };
+    std::array<Place, 16> places;
+    std::size_t place_count = 0;
+    const char* const origin = parts.path.data();
+    const auto note_id = [&](std::string_view part) {
+        if (place_count < places.size())
+            places[place_count++] = {static_cast<std::size_t>(part.data() - origin), part.size()};
+    };
+
+    std::string scratch;
+    each_segment(parts.path, [&](std::size_t index, bool, std::string_view segment) {
+        const std::string_view plain = without_path_parameter(segment);
+        std::string_view suffix;
+        const std::string_view shape = placeholder(plain, suffix);
+        if (!shape.empty()) {
+            const std::string_view value = plain.substr(0, plain.size() - suffix.size());
+            const bool number = shape == "{n}";
+            recorder.token(ref, kPathSegmentSlot + static_cast<std::uint32_t>(index),
+                           number ? TokenKind::number : TokenKind::text, as_bytes(value), !number);
+            if (!number) note_id(value);
+        }
+        if (plain.size() == segment.size()) return;
+        each_parameter(segment.substr(plain.size() + 1), ';', [&](std::string_view name, std::string_view value) {
+            value_token(recorder, ref, name, value, scratch);
+            if (looks_like_id(value)) note_id(value);
+        });
+    });
+    if (parts.has_query)
+        each_parameter(parts.query, '&', [&](std::string_view name, std::string_view value) {
+            value_token(recorder, ref, name, value, scratch);
+            if (value.size() >= 16 && looks_like_id(value)) note_id(value);
+            if (name.size() >= 16 && looks_like_id(name)) note_id(name);
+        });
+
+    const std::string_view whole(origin, parts.path.size() + (parts.has_query ? 1 + parts.query.size() : 0));
+    recorder.token(ref, 0, TokenKind::uri, as_bytes(whole), place_count > 0);
+    if (place_count == 0) return;
+    std::sort(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(place_count),
+              [](const Place& a, const Place& b) { return a.from < b.from; });
+    scratch.clear();
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < place_count; ++i) {
+        if (places[i].from < done) continue;
+        scratch.append(whole.substr(done, places[i].from - done));
+        scratch.append("{id}");
+        done = places[i].from + places[i].length;
+    }
+    scratch.append(whole.substr(done));
+    recorder.token(ref, 0, TokenKind::uri, as_bytes(scratch), false);
+}
+
+void form_evidence(Recorder& recorder, MessageRef ref, std::string_view body, bool complete) {
+    if (!complete) body = body.substr(0, body.rfind('&') == std::string_view::npos ? 0 : body.rfind('&'));
+    while (!body.empty() && (body.back() == '\n' || body.back() == '\r')) body.remove_suffix(1);
+    std::string scratch, name_scratch;
+    each_parameter(body, '&', [&](std::string_view name, std::string_view value) {
+        value_token(recorder, ref, url_decode(name, true, name_scratch), value, scratch);
+    });
+}
+
+void cookie_evidence(Recorder& recorder, MessageRef ref, std::string_view value) {
+    each_parameter(value, ';', [&](std::string_view name, std::string_view content) {
+        while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+        if (content.size() >= 2 && content.front() == '"' && content.back() == '"')
+            content = content.substr(1, content.size() - 2);
+        if (content.empty()) return;
+        recorder.token(ref, slot_of_name(name), all_digits(content) ? TokenKind::number : TokenKind::text,
+                       as_bytes(content));
+    });
+}
+
+void header_evidence(Recorder& recorder, MessageRef ref, std::string_view name, std::string_view value) {
+    if (value.empty()) return;
+    std::array<char, 64> lower;
+    const std::size_t n = std::min(name.size(), lower.size());
+    std::transform(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(n), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+    recorder.token(ref, slot_of_name({lower.data(), n}), all_digits(value) ? TokenKind::number : TokenKind::text,
+                   as_bytes(value));
+}
+
+void endpoint_evidence(Recorder& recorder, MessageRef ref, std::string_view address, std::string_view port) {
+    std::array<char, 80> text;
+    if (address.size() + port.size() + 1 > text.size()) return;
+    std::memcpy(text.data(), address.data(), address.size());
+    text[address.size()] = ':';
+    std::memcpy(text.data() + address.size() + 1, port.data(), port.size());
+    recorder.token(ref, 0, TokenKind::endpoint, as_bytes({text.data(), address.size() + 1 + port.size()}), false);
+}
+
+}  // namespace tapscope
