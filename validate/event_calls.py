@@ -1,0 +1,240 @@
+"""True calls from event monitors: the table that every log reader fills and every comparison reads.
+
+An event monitor is a server's own log that gives, per request, upstream arrival and departure and, where it can,
+downstream sending and receiving, with a request ID (milliScope 2.4.2). One row here is one request at one server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.store.codes import Protocol
+from tapscope.store.tables import Column, Table
+
+TIERS = ("web", "app", "db")
+"""Tier names in the order a request meets them; the index is the code in `event_call.tier`."""
+
+
+def _columns(*rows: tuple[str, str, str, str]) -> tuple[Column, ...]:
+    return tuple(Column(*row) for row in rows)
+
+
+EVENT_CALL = _columns(
+    ("tier", "int32", "", "index into TIERS"),
+    ("host", "int32", "", "index into hosts"),
+    ("protocol", "uint8", "", "Protocol in which the server was called; UNKNOWN when the log does not say"),
+    ("request_id", "int32", "", "index into request_ids; -1 the log has none"),
+    ("arrive_ns", "int64", "ns", "upstream arrival by the log's clock"),
+    ("depart_ns", "int64", "ns", "upstream departure by the log's clock; -1 not logged"),
+    ("arrive_precision_ns", "int64", "ns", "half width of the interval in which the arrival lies"),
+    ("depart_precision_ns", "int64", "ns", "half width of the interval in which the departure lies"),
+    ("command", "int32", "", "index into commands; -1 none (the database's Query, Prepare, Execute ...)"),
+    ("thread", "int64", "", "the server's thread or connection id; -1 none"),
+    ("client_port", "int32", "", "TCP port of the requester; -1 not logged"),
+    ("status", "int32", "", "status of the response; -1 not logged"),
+    ("source", "int32", "", "index into sources"),
+    ("line", "int64", "", "line of that file, from 1"),
+)
+
+DOWNSTREAM = _columns(
+    ("call", "int64", "", "row of calls: who sent downstream"),
+    ("ordinal", "int32", "", "number of the downstream call inside its call, from 0"),
+    ("send_ns", "int64", "ns", "downstream sending by the log's clock"),
+    ("receive_ns", "int64", "ns", "downstream receiving; -1 not logged"),
+    ("precision_ns", "int64", "ns", "half width of both stamps"),
+    ("thread", "int64", "", "the downstream server's connection id; -1 not logged"),
+)
+
+LOG_GAP = _columns(
+    ("tier", "int32", "", "index into TIERS"),
+    ("begin_ns", "int64", "ns", "earliest time at which a lost line may have meant a call"),
+    ("end_ns", "int64", "ns", "latest time"),
+    ("source", "int32", "", "index into sources"),
+)
+"""Times for which a log is known to lack lines."""
+
+
+@dataclass
+class EventCalls:
+    """What the event monitors of one run say.
+
+    calls, downstream, gaps : tables with the columns EVENT_CALL, DOWNSTREAM, LOG_GAP; calls in order of arrival
+    hosts, request_ids, commands : what the index columns mean
+    sources  : one dict per file: path, monitor, tier, host, bytes, lines, calls, first_ns, last_ns, zone, detail
+    counters : (name, value, unit) of every oddity; names begin with "events."
+    """
+
+    calls: Table
+    downstream: Table
+    gaps: Table
+    hosts: list[str] = field(default_factory=list)
+    request_ids: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    counters: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def tiers(self) -> list[str]:
+        """Names of the tiers that have at least one call."""
+        return [TIERS[code] for code in np.unique(self.calls["tier"])]
+
+    def of_tier(self, tier: str) -> NDArray[np.int64]:
+        """Rows of calls of one tier, in order of arrival."""
+        return np.flatnonzero(self.calls["tier"] == TIERS.index(tier))
+
+
+def empty_table(columns: tuple[Column, ...]) -> Table:
+    """A table with these columns and no rows."""
+    return {column.name: np.empty(0, dtype=column.dtype) for column in columns}
+
+
+def table_of(columns: tuple[Column, ...], rows: list[tuple[int, ...]]) -> Table:
+    """Columns from rows whose values stand in the order of `columns`."""
+    if not rows:
+        return empty_table(columns)
+    block = np.array(rows, dtype=np.int64)
+    return {column.name: block[:, i].astype(column.dtype) for i, column in enumerate(columns)}
+
+
+class Names:
+    """Texts to small integers, in the order of first use."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        """Index of the text; a new one is added."""
+        known = self._codes.get(text)
+        if known is None:
+            known = self._codes[text] = len(self.texts)
+            self.texts.append(text)
+        return known
+
+    def knows(self, text: str) -> bool:
+        """Has this text an index already?"""
+        return text in self._codes
+
+
+NO_ID = ("", "-", "NULL")
+"""How servers write that a request had no ID."""
+
+RAW_CALL = EVENT_CALL + _columns(
+    ("alias", "int32", "", "index into request_ids: a second ID of the same request; -1 none"),
+    ("handled_ns", "int64", "ns", "time between downstream sending and receiving; -1 not logged"),
+)
+"""What the readers fill; the last columns are used up when downstream intervals are joined."""
+
+MARK = _columns(
+    ("tier", "int32", "", "index into TIERS: whose request it belongs to"),
+    ("host", "int32", "", "index into hosts"),
+    ("kind", "int32", "", "MarkKind"),
+    ("request_id", "int32", "", "index into request_ids"),
+    ("at_ns", "int64", "ns", "stamp, or begin of the interval"),
+    ("until_ns", "int64", "ns", "end of the interval; -1 a single stamp"),
+    ("ordinal", "int32", "", "number of the downstream call; -1 none"),
+    ("thread", "int64", "", "the downstream server's connection id; -1 none"),
+    ("source", "int32", "", "index into sources"),
+)
+"""Stamps that stand in another line or file than the call they belong to."""
+
+
+class MarkKind(IntEnum):
+    """What a mark tells."""
+
+    SENDING = 0  # one downstream sending
+    RECEIVING = 1  # one downstream receiving
+    INSIDE = 2  # an interval inside the call, measured by the application: bounds arrival and departure
+    STATEMENT = 3  # one downstream sending and receiving
+
+
+@dataclass
+class Collector:
+    """Where the log readers put their rows, in the order of RAW_CALL, MARK and LOG_GAP."""
+
+    request_ids: Names = field(default_factory=Names)
+    hosts: Names = field(default_factory=Names)
+    commands: Names = field(default_factory=Names)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    marks: list[tuple[int, ...]] = field(default_factory=list)
+    gaps: list[tuple[int, ...]] = field(default_factory=list)
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def count(self, name: str, value: int = 1) -> None:
+        """Add to the counter `events.<name>`; a value of 0 leaves no counter."""
+        if value:
+            self.counts[name] = self.counts.get(name, 0) + value
+
+    def id_code(self, request_id: str) -> int:
+        """Index of a request ID; -1 for the ways servers write that there is none."""
+        return -1 if request_id in NO_ID else self.request_ids.code(request_id)
+
+    def add(
+        self,
+        *,
+        tier: int,
+        host: int,
+        source: int,
+        line: int,
+        request_id: str,
+        arrive_ns: int,
+        depart_ns: int,
+        precision_ns: tuple[int, int],
+        protocol: Protocol = Protocol.UNKNOWN,
+        command: str = "",
+        thread: int = -1,
+        client_port: int = -1,
+        status: int = -1,
+        alias: str = "",
+        handled_ns: int = -1,
+    ) -> None:
+        """One call, as its log line says it."""
+        verb = self.commands.code(command) if command else -1
+        self.rows.append(
+            (tier, host, int(protocol), self.id_code(request_id), arrive_ns, depart_ns, *precision_ns, verb, thread)
+            + (client_port, status, source, line, self.id_code(alias), handled_ns)
+        )
+
+    def mark(
+        self,
+        kind: MarkKind,
+        *,
+        tier: int,
+        host: int,
+        source: int,
+        request_id: str,
+        at_ns: int,
+        until_ns: int = -1,
+        ordinal: int = -1,
+        thread: int = -1,
+    ) -> None:
+        """One stamp or interval that belongs to a call in another line."""
+        self.marks.append(
+            (tier, host, int(kind), self.id_code(request_id), at_ns, until_ns, ordinal, thread, source)
+        )
+
+    def counters(self) -> list[tuple[str, int, str]]:
+        """The counters as (name, value, unit), by name."""
+        return [(f"events.{name}", value, "") for name, value in sorted(self.counts.items())]
+
+
+def without_duplicates(calls: Table) -> tuple[Table, int]:
+    """Calls in order of arrival without repeated rows, and how many were repeated.
+
+    A line that stands in two files (a copied rotation) gives the same id, times, thread and port twice. Two different
+    calls cannot: one connection or thread does not start two calls in the same microsecond.
+    """
+    key = ("client_port", "thread", "command", "depart_ns", "request_id", "host", "tier", "arrive_ns")
+    order = np.lexsort([calls[name] for name in key])
+    ordered = {name: values[order] for name, values in calls.items()}
+    same = np.ones(max(len(order) - 1, 0), dtype=bool)
+    for name in key:
+        same &= ordered[name][1:] == ordered[name][:-1]
+    keep = np.concatenate([np.ones(min(len(order), 1), dtype=bool), ~same])
+    # lexsort's last key is the first to sort by: rows are in order of arrival across tiers.
+    return {name: values[keep] for name, values in ordered.items()}, int(np.count_nonzero(~keep))

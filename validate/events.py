@@ -1,0 +1,309 @@
+"""Event-monitor logs of a run: find them, read them, settle their zones, and join what belongs to one call."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.tables import Table
+from tapscope.validate.event_calls import (
+    DOWNSTREAM,
+    EVENT_CALL,
+    LOG_GAP,
+    MARK,
+    RAW_CALL,
+    TIERS,
+    Collector,
+    EventCalls,
+    MarkKind,
+    empty_table,
+    table_of,
+    without_duplicates,
+)
+from tapscope.validate.joining import last_before
+from tapscope.validate.monitors import apache, mariadb, tomcat
+from tapscope.validate.monitors.lines import LOCAL, Format, LogFile, head, stem, wrong_format
+
+FORMATS: tuple[Format, ...] = (
+    apache.ACCESS,
+    apache.ERROR,
+    tomcat.ACCESS,
+    tomcat.EVENTS,
+    tomcat.REQUESTS,
+    tomcat.STATEMENTS,
+    mariadb.SLOW,
+    mariadb.GENERAL,
+)
+"""In the order they are read: the database finds bound request IDs only when the other tiers' logs are known."""
+
+ZONE_STEP_NS = 15 * 60 * 1_000_000_000
+"""Every time zone in use is a multiple of 15 minutes from UTC."""
+
+STAMP_NS = 1_000
+"""Half width of a stamp in whole microseconds, rounded up."""
+
+
+def load(directory: str | Path, zone: str | None = None) -> EventCalls:
+    """Read every event-monitor log below `directory`. Formats are recognised by content, not by name.
+
+    directory : folder with the logs, flat or one folder per host (or server)
+    zone      : of logs whose stamps name none (Apache's error log, MariaDB's tables): a name such as "UTC" or
+                "Europe/Berlin". None: found from request IDs that also stand in a log with absolute times; where
+                that is impossible UTC is assumed and counted.
+    Raises TapscopeError for a missing folder, no log at all, a file whose name promises a log that it is not, and an
+    unknown zone. Bad lines, duplicates and missing IDs are counted.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise TapscopeError(
+            "no such folder of event-monitor logs", path=directory, remedy="Name the run's events folder with --events."
+        )
+    collector = Collector()
+    files = _recognised(directory, collector)
+    if not files:
+        expected = ", ".join(format.name for format in FORMATS)
+        raise TapscopeError(
+            "no event-monitor log found", path=directory, remedy=f"It should hold at least one of: {expected}."
+        )
+    for format, file in files:
+        format.read(file, collector)
+    return _joined(collector, zone)
+
+
+def _recognised(directory: Path, collector: Collector) -> list[tuple[Format, LogFile]]:
+    """The files that are logs, in the order of FORMATS; a rotated file before the one that followed it."""
+    found = []
+    for path in sorted(p for p in directory.rglob("*") if p.is_file() and not p.name.startswith(".")):
+        inside = path.relative_to(directory).parts
+        file = LogFile(path, inside[0] if len(inside) > 1 else "")
+        first = head(path)
+        promised = [format for format in FORMATS if format.family.match(stem(path))]
+        if not first:
+            collector.count("empty_file", 1 if promised else 0)
+            continue
+        place = next((i for i, format in enumerate(FORMATS) if format.recognise(first)), -1)
+        if place >= 0:
+            found.append((place, FORMATS[place], file))
+        elif promised:
+            raise wrong_format(path, 1, first[0], " or ".join(format.expected for format in promised))
+        else:
+            collector.count("ignored_file")
+    found.sort(key=lambda item: (item[0], item[2].host))
+    return [(format, file) for _, format, file in found]
+
+
+def _joined(collector: Collector, zone: str | None) -> EventCalls:
+    calls = table_of(RAW_CALL, collector.rows)
+    marks = table_of(MARK, collector.marks)
+    gaps = table_of(LOG_GAP, collector.gaps)
+    settle_zones(collector, calls, marks, gaps, zone)
+    calls, repeated = without_duplicates(calls)
+    collector.count("duplicate_line", repeated)
+    if not np.any(calls["tier"] == TIERS.index("app")):
+        calls = _with_inside_as_calls(calls, marks)
+    else:
+        _narrow_down(calls, marks, collector)
+    _ids_from_statements(calls, marks, collector)
+    order = np.argsort(calls["arrive_ns"], kind="stable")
+    calls = {name: values[order] for name, values in calls.items()}
+    downstream = _downstream(calls, marks, collector)
+    _count_ids(calls, collector)
+    return EventCalls(
+        calls={column.name: calls[column.name] for column in EVENT_CALL},
+        downstream=downstream,
+        gaps=gaps,
+        hosts=collector.hosts.texts,
+        request_ids=collector.request_ids.texts,
+        commands=collector.commands.texts,
+        sources=collector.sources,
+        counters=collector.counters(),
+    )
+
+
+def settle_zones(collector: Collector, calls: Table, marks: Table, gaps: Table, zone: str | None) -> None:
+    """Turn stamps that were read as if they were UTC into UTC, in place, and note each source's zone.
+
+    Without a given zone: a request's stamps in a log without a zone lie near its stamps in logs with absolute times,
+    so the median difference, rounded to 15 minutes, is the offset of the zone (and only that: a clock that is some
+    seconds wrong stays wrong here, and shows as a lag in the agreement).
+    """
+    local = [i for i, source in enumerate(collector.sources) if source["zone"] == LOCAL]
+    absolute = ~np.isin(calls["source"], local)
+    reference: dict[int, int] = {}
+    for name in ("alias", "request_id"):
+        usable = np.flatnonzero(absolute & (calls[name] >= 0))[::-1]
+        reference |= dict(zip(calls[name][usable].tolist(), calls["arrive_ns"][usable].tolist(), strict=True))
+    for place in local:
+        source = collector.sources[place]
+        parts = [(calls, ("arrive_ns", "depart_ns")), (marks, ("at_ns", "until_ns")), (gaps, ("begin_ns", "end_ns"))]
+        rows = [np.flatnonzero(table["source"] == place) for table, _ in parts]
+        if zone is not None:
+            source["zone"] = zone
+            shifts = [_zone_offsets(zone, table[names[0]][at]) for (table, names), at in zip(parts, rows, strict=True)]
+        else:
+            stamps = {**_first_stamps(calls, "arrive_ns", rows[0]), **_first_stamps(marks, "at_ns", rows[1])}
+            offset = _zone_from_ids(stamps, reference, collector)
+            source["zone"] = "UTC (assumed)" if offset is None else f"UTC{(offset or 0) / 3.6e12:+g} h (found by IDs)"
+            collector.count("zone_assumed", offset is None)
+            shifts = [np.full(len(at), offset or 0, dtype=np.int64) for at in rows]
+        for (table, names), at, shift in zip(parts, rows, shifts, strict=True):
+            for name in names:
+                table[name][at] -= np.where(table[name][at] >= 0, shift, 0)
+        if source["first_ns"] >= 0 and any(len(shift) for shift in shifts):
+            shift = next(shift for shift in shifts if len(shift))
+            source["first_ns"] -= int(shift[0])
+            source["last_ns"] -= int(shift[-1])
+
+
+def _first_stamps(table: Table, stamp: str, rows: NDArray[np.int64]) -> dict[int, int]:
+    """Request ID -> its first stamp among these rows."""
+    return dict(zip(table["request_id"][rows[::-1]].tolist(), table[stamp][rows[::-1]].tolist(), strict=True))
+
+
+def _zone_from_ids(stamps: dict[int, int], reference: dict[int, int], collector: Collector) -> int | None:
+    """Offset of a log from UTC in ns; None when no request ID stands in both."""
+    differences = np.array([at - reference[code] for code, at in stamps.items() if code in reference], dtype=np.int64)
+    if not len(differences):
+        return None
+    steps = np.rint(differences / ZONE_STEP_NS).astype(np.int64)
+    usual = int(np.median(steps))
+    # IDs that users choose repeat from run to run; a zone change inside the run would show here too.
+    collector.count("zone_outlier", int(np.count_nonzero(steps != usual)))
+    return usual * ZONE_STEP_NS
+
+
+def _zone_offsets(zone: str, at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Offset of local stamps from UTC, ns, per stamp. In the doubled hour of autumn the first pass is meant."""
+    try:
+        info = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise TapscopeError(
+            f"{zone!r} is not a time zone", remedy="Use a name such as UTC or Europe/Berlin.", exit_code=ExitCode.USAGE
+        ) from error
+    slots, slot_of = np.unique(at_ns // ZONE_STEP_NS, return_inverse=True)
+    offsets = []
+    for slot in slots.tolist():
+        local = datetime.fromtimestamp(slot * (ZONE_STEP_NS // 1_000_000_000), UTC).replace(tzinfo=info)
+        offset = local.utcoffset()
+        offsets.append(0 if offset is None else int(offset.total_seconds()) * 1_000_000_000)
+    return np.array(offsets, dtype=np.int64)[slot_of]
+
+
+def _of_kind(marks: Table, kind: MarkKind) -> Table:
+    chosen = marks["kind"] == kind
+    return {name: values[chosen] for name, values in marks.items()}
+
+
+def _with_inside_as_calls(calls: Table, marks: Table) -> Table:
+    """Where the application tier has no access log, the application's own intervals are its calls."""
+    inside = _of_kind(marks, MarkKind.INSIDE)
+    count = len(inside["at_ns"])
+    added = empty_table(RAW_CALL)
+    for column in RAW_CALL:
+        default = 0 if column.name in ("protocol", "line") else -1
+        added[column.name] = np.full(count, default, dtype=column.dtype)
+    for name in ("tier", "host", "request_id", "source"):
+        added[name] = inside[name].astype(added[name].dtype)
+    added["arrive_ns"], added["depart_ns"] = inside["at_ns"], inside["until_ns"]
+    added["arrive_precision_ns"] = added["depart_precision_ns"] = np.full(count, STAMP_NS, dtype=np.int64)
+    return {name: np.concatenate([values, added[name]]) for name, values in calls.items()}
+
+
+def _narrow_down(calls: Table, marks: Table, collector: Collector) -> None:
+    """Arrivals known to a millisecond, by intervals that the application measured inside the call; in place.
+
+    begin <= arrival < begin + 1 ms, arrival <= inside begin, departure = arrival + stay >= inside end.
+    """
+    inside = _of_kind(marks, MarkKind.INSIDE)
+    app = np.flatnonzero(calls["tier"] == TIERS.index("app"))
+    earliest = calls["arrive_ns"][app] - calls["arrive_precision_ns"][app]
+    found = last_before(calls["request_id"][app], earliest, inside["request_id"], inside["at_ns"])
+    collector.count("inside_without_call", int(np.count_nonzero(found < 0)))
+    mark = np.flatnonzero(found >= 0)
+    row = app[found[mark]]
+    stay = calls["depart_ns"][row] - calls["arrive_ns"][row]
+    low = np.maximum(earliest[found[mark]], inside["until_ns"][mark] - stay)
+    high = np.minimum(calls["arrive_ns"][row] + calls["arrive_precision_ns"][row], inside["at_ns"][mark])
+    fits = (low <= high) & (inside["at_ns"][mark] <= calls["depart_ns"][row])
+    collector.count("inside_contradicts_call", int(np.count_nonzero(~fits)))
+    row, low, high, stay = row[fits], low[fits], high[fits], stay[fits]
+    calls["arrive_ns"][row] = (low + high) // 2
+    calls["depart_ns"][row] = calls["arrive_ns"][row] + stay
+    half = np.maximum((high - low + 1) // 2, STAMP_NS)
+    calls["arrive_precision_ns"][row] = half
+    calls["depart_precision_ns"][row] = half
+
+
+def _ids_from_statements(calls: Table, marks: Table, collector: Collector) -> None:
+    """IDs of database calls that carry none (COMMIT and its like): the application logged which request had the
+    connection at that time; in place."""
+    statements = _of_kind(marks, MarkKind.STATEMENT)
+    known = statements["thread"] >= 0
+    at, until = statements["at_ns"][known], statements["until_ns"][known]
+    nameless = np.flatnonzero((calls["tier"] == TIERS.index("db")) & (calls["request_id"] < 0))
+    arrive = calls["arrive_ns"][nameless]
+    found = last_before(statements["thread"][known], at, calls["thread"][nameless], arrive)
+    inside = (found >= 0) & (arrive <= until[found] if len(until) else np.zeros(len(found), dtype=bool))
+    calls["request_id"][nameless[inside]] = statements["request_id"][known][found[inside]]
+    collector.count("id_from_statement", int(np.count_nonzero(inside)))
+
+
+def _downstream(calls: Table, marks: Table, collector: Collector) -> Table:
+    """Downstream intervals of the calls, in order of call and time."""
+    rows: list[tuple[int, ...]] = []
+    receiving = _of_kind(marks, MarkKind.RECEIVING)
+    sending = _of_kind(marks, MarkKind.SENDING)
+    statement = _of_kind(marks, MarkKind.STATEMENT)
+    owner = _owners(calls, sending)
+    collector.count("sending_without_call", int(np.count_nonzero(owner < 0)))
+    # The first receiving after a sending, of the same request: the last one when time runs backwards.
+    answer = last_before(receiving["request_id"], -receiving["at_ns"], sending["request_id"], -sending["at_ns"])
+    for i in np.flatnonzero(owner >= 0).tolist():
+        call, sent = int(owner[i]), int(sending["at_ns"][i])
+        received, handled = -1, int(calls["handled_ns"][call])
+        if answer[i] >= 0:
+            received = int(receiving["at_ns"][answer[i]])
+        elif handled >= 0:
+            received = sent + handled
+        rows.append((call, 0, sent, received, STAMP_NS, -1))
+    owner = _owners(calls, statement)
+    collector.count("statement_without_call", int(np.count_nonzero(owner < 0)))
+    joined = owner >= 0
+    block = (owner, statement["ordinal"], statement["at_ns"], statement["until_ns"], statement["thread"])
+    for call, ordinal, at, until, thread in zip(*(column[joined].tolist() for column in block), strict=True):
+        rows.append((call, max(ordinal, 0), at, until, STAMP_NS, thread))
+    rows.sort()
+    return table_of(DOWNSTREAM, rows)
+
+
+def _owners(calls: Table, marks: Table) -> NDArray[np.int64]:
+    """For every mark the call of its tier that it belongs to: by ID, else by the second ID; -1 none."""
+    found = np.full(len(marks["at_ns"]), -1, dtype=np.int64)
+    for name in ("request_id", "alias"):
+        for tier in np.unique(marks["tier"]).tolist():
+            row = np.flatnonzero(calls["tier"] == tier)
+            open_marks = np.flatnonzero((marks["tier"] == tier) & (found < 0))
+            if not len(row) or not len(open_marks):
+                continue
+            earliest = calls["arrive_ns"][row] - calls["arrive_precision_ns"][row]
+            ids, at = marks["request_id"][open_marks], marks["at_ns"][open_marks]
+            before = last_before(calls[name][row], earliest, ids, at)
+            call = row[before]
+            inside = (before >= 0) & (at <= calls["depart_ns"][call] + calls["depart_precision_ns"][call])
+            found[open_marks[inside]] = call[inside]
+    return found
+
+
+def _count_ids(calls: Table, collector: Collector) -> None:
+    """IDs that are missing, and those that a tier which serves a request once saw more than once."""
+    for code, tier in enumerate(TIERS):
+        ids = calls["request_id"][calls["tier"] == code]
+        collector.count(f"{tier}.missing_id", int(np.count_nonzero(ids < 0)))
+        if tier != "db":
+            _, times = np.unique(ids[ids >= 0], return_counts=True)
+            collector.count(f"{tier}.duplicate_id", int(np.sum(times - 1)))

@@ -1,0 +1,122 @@
+"""Apache httpd: access log (upstream arrival and departure) and error log (downstream sending and receiving).
+
+Access log, one line per request, fields `name=value` in any order (docs/validation.md has the LogFormat):
+id=%{X-Request-ID}i beg=%{begin:usec}t end=%{end:usec}t D=%D s=%>s conn=%a:%{remote}p jk=%{JK_REQUEST_DURATION}n
+UA = beg, UD = end (the line is written after the last byte went to the network layer), DR = DS + jk.
+Error log: `LogMessage "DS id=..." hook=insert_filter` stamps the moment before the request goes downstream; with
+mod_proxy_ajp the trace line END_RESPONSE stamps its return. Stamps of the error log are local time without a zone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tapscope.store.codes import Protocol
+from tapscope.validate.event_calls import TIERS, Collector, MarkKind
+from tapscope.validate.monitors.lines import (
+    LOCAL,
+    Format,
+    LogFile,
+    Stay,
+    Unreadable,
+    local_ns,
+    number_or_none,
+    outside_quotes,
+    read_lines,
+)
+
+PRECISION_NS = 1_000
+"""%{begin:usec}t and its like are cut to whole microseconds."""
+
+_FIELD = re.compile(r"(?:^| )(id|uid|beg|end|D|s|conn|jk)=(\S*)")
+_ACCESS = re.compile(r"(?:^| )beg=\d{16}(?: |$)")
+_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6})\]")
+_SENT = re.compile(r"\bDS id=(\S+)")
+_LOG_ID = re.compile(r"\[rid ([^\]\s]+)\]")
+_NS_PER_US = 1000
+
+
+def microseconds(text: str) -> int:
+    """mod_jk writes its duration as seconds with six digits ("0.005276"), older builds as whole microseconds."""
+    return round(float(text) * 1e6) if "." in text else int(text)
+
+
+def read_access(file: LogFile, collector: Collector) -> None:
+    """Calls of the web tier, with the time that mod_jk spent on them downstream."""
+    host = collector.hosts.code(file.host)
+    tier = TIERS.index("web")
+
+    def parse(source: int, number: int, text: str) -> Stay:
+        fields = dict(_FIELD.findall(outside_quotes(text)))
+        try:
+            arrive = int(fields["beg"]) * _NS_PER_US
+            depart = int(fields["end"]) * _NS_PER_US if "end" in fields else arrive + int(fields["D"]) * _NS_PER_US
+            handled = fields.get("jk", "-")
+            handled_ns = -1 if handled in ("-", "") else microseconds(handled) * _NS_PER_US
+        except (KeyError, ValueError):
+            raise Unreadable from None
+        if depart < arrive:
+            collector.count("departs_before_arrival")
+            raise Unreadable
+        collector.add(
+            tier=tier,
+            host=host,
+            source=source,
+            line=number,
+            request_id=fields.get("id", "-"),
+            alias=fields.get("uid", "-"),
+            arrive_ns=arrive,
+            depart_ns=depart,
+            precision_ns=(PRECISION_NS, PRECISION_NS),
+            protocol=Protocol.HTTP,
+            client_port=number_or_none(fields.get("conn", "").rpartition(":")[2]),
+            status=number_or_none(fields.get("s", "-")),
+            handled_ns=handled_ns,
+        )
+        return arrive, depart
+
+    read_lines(file, collector, ACCESS, parse)
+
+
+def read_error(file: LogFile, collector: Collector) -> None:
+    """Stamps of downstream sending and receiving. Everything else that an error log says is skipped."""
+    host = collector.hosts.code(file.host)
+    tier = TIERS.index("web")
+
+    def parse(source: int, number: int, text: str) -> Stay | None:
+        found = _SENT.search(text)
+        kind = MarkKind.SENDING
+        if found is None:
+            if "ajp_ilink_received END_RESPONSE" not in text:
+                return None
+            kind = MarkKind.RECEIVING
+            found = _LOG_ID.search(text)
+            if found is None:
+                collector.count("apache.receiving_without_id")
+                return None
+        stamp = _STAMP.match(text)
+        if stamp is None:
+            raise Unreadable
+        at = local_ns(stamp[1])
+        collector.mark(kind, tier=tier, host=host, source=source, request_id=found[1], at_ns=at)
+        return at, at
+
+    read_lines(file, collector, ERROR, parse, zone=LOCAL)
+
+
+ACCESS = Format(
+    name="apache access log",
+    tier="web",
+    family=re.compile(r"(other_vhosts_)?access([._-]log)?$"),
+    recognise=lambda head: any(_ACCESS.search(outside_quotes(line)) for line in head),
+    read=read_access,
+    expected="an Apache access log line with beg=<16 digits> and end= or D=",
+)
+ERROR = Format(
+    name="apache error log",
+    tier="web",
+    family=re.compile(r"(?!)"),  # an error log of another format tells nothing about calls, and harms nobody
+    recognise=lambda head: any(_STAMP.match(line) and "] [" in line for line in head),
+    read=read_error,
+    expected='an Apache error log line "[YYYY-MM-DD hh:mm:ss.uuuuuu] ..." (ErrorLogFormat with %{cu}t)',
+)

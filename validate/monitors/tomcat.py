@@ -1,0 +1,165 @@
+"""Tomcat: access log (arrival to the millisecond, stay to the microsecond) and the application's own event files.
+
+AccessLogValve, one line per request, fields `name=value` in any order (docs/validation.md has the pattern):
+id=%{X-Request-ID}i beg=%{begin:msec}t end=%{end:msec}t D=%D s=%s thr=%I a=%a:%{remote}p
+UA lies in [beg, beg + 1 ms), UD = UA + D (Tomcat 10.1 writes D in microseconds).
+The application's files stamp in microseconds, inside the server: they narrow the arrival down, and give DS and DR:
+* one line per request `id=.. ua=.. ds=.. dr=.. ud=..`, or
+* requests.tsv (request_id, ua_us, ud_us, ...) and statements.tsv (request_id, ordinal, ds_us, dr_us, thread_id).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from tapscope.store.codes import Protocol
+from tapscope.validate.event_calls import TIERS, Collector, MarkKind
+from tapscope.validate.monitors.lines import (
+    Format,
+    LogFile,
+    Stay,
+    Unreadable,
+    header,
+    number_or_none,
+    outside_quotes,
+    read_lines,
+)
+
+_NS_PER_US = 1_000
+_NS_PER_MS = 1_000_000
+CLOCK_STEP_NS = 20_000_000
+"""beg + D may miss `end` by a millisecond of rounding; more means that the wall clock was set in between."""
+
+_FIELD = re.compile(r"(?:^| )(id|uid|beg|end|D|s|thr|a)=(\S*)")
+_ACCESS = re.compile(r"(?:^| )beg=\d{13}(?: |$)")
+_EVENT = re.compile(r"id=(\S+) ua=(\d+) ds=(\d+) dr=(\d+) ud=(\d+)$")
+_TIER = TIERS.index("app")
+
+
+def _protocol(thread: str) -> Protocol:
+    """Tomcat names its threads after the connector: ajp-nio-ADDRESS-PORT-exec-N."""
+    kind = thread.partition("-")[0]
+    return {"ajp": Protocol.AJP, "http": Protocol.HTTP, "https": Protocol.HTTP}.get(kind, Protocol.UNKNOWN)
+
+
+def read_access(file: LogFile, collector: Collector) -> None:
+    """Calls of the application tier."""
+    host = collector.hosts.code(file.host)
+
+    def parse(source: int, number: int, text: str) -> Stay:
+        fields = dict(_FIELD.findall(outside_quotes(text)))
+        try:
+            begin = int(fields["beg"]) * _NS_PER_MS
+            stay = int(fields["D"]) * _NS_PER_US
+            end = int(fields["end"]) * _NS_PER_MS if "end" in fields else begin + stay
+        except (KeyError, ValueError):
+            raise Unreadable from None
+        if abs(end - begin - stay) > CLOCK_STEP_NS:
+            collector.count("clock_step")
+        arrive = begin + _NS_PER_MS // 2
+        collector.add(
+            tier=_TIER,
+            host=host,
+            source=source,
+            line=number,
+            request_id=fields.get("id", "-"),
+            alias=fields.get("uid", "-"),
+            arrive_ns=arrive,
+            depart_ns=arrive + stay,
+            precision_ns=(_NS_PER_MS // 2, _NS_PER_MS // 2),
+            protocol=_protocol(fields.get("thr", "")),
+            client_port=number_or_none(fields.get("a", "").rpartition(":")[2]),
+            status=number_or_none(fields.get("s", "-")),
+        )
+        return arrive, arrive + stay
+
+    read_lines(file, collector, ACCESS, parse)
+
+
+def read_events(file: LogFile, collector: Collector) -> None:
+    """The application's one-line-per-request event file."""
+    host = collector.hosts.code(file.host)
+
+    def parse(source: int, number: int, text: str) -> Stay:
+        match = _EVENT.match(text)
+        if match is None:
+            raise Unreadable
+        arrive, send, receive, depart = (int(stamp) * _NS_PER_US for stamp in match.groups()[1:])
+        where = {"tier": _TIER, "host": host, "source": source}
+        collector.mark(MarkKind.INSIDE, request_id=match[1], at_ns=arrive, until_ns=depart, **where)
+        collector.mark(MarkKind.STATEMENT, request_id=match[1], at_ns=send, until_ns=receive, ordinal=0, **where)
+        return arrive, depart
+
+    read_lines(file, collector, EVENTS, parse)
+
+
+def _reader(
+    format: Callable[[], Format], begin: str, end: str, kind: MarkKind
+) -> Callable[[LogFile, Collector], None]:
+    """Reader of a tab-separated event file with a header line and one interval per row."""
+
+    def read(file: LogFile, collector: Collector) -> None:
+        host = collector.hosts.code(file.host)
+        columns = header(file, ("request_id", begin, end), format().expected)
+        id_at, begin_at, end_at = (columns[name] for name in ("request_id", begin, end))
+        ordinal_at, thread_at = columns.get("ordinal"), columns.get("thread_id")
+
+        def parse(source: int, number: int, text: str) -> Stay:
+            cells = text.split("\t")
+            if len(cells) != len(columns):
+                raise Unreadable
+            try:
+                at, until = int(cells[begin_at]) * _NS_PER_US, int(cells[end_at]) * _NS_PER_US
+            except ValueError:
+                raise Unreadable from None
+            collector.mark(
+                kind,
+                tier=_TIER,
+                host=host,
+                source=source,
+                request_id=cells[id_at],
+                at_ns=at,
+                until_ns=until,
+                ordinal=-1 if ordinal_at is None else number_or_none(cells[ordinal_at]),
+                thread=-1 if thread_at is None else number_or_none(cells[thread_at]),
+            )
+            return at, until
+
+        read_lines(file, collector, format(), parse, skip=1)
+
+    return read
+
+
+ACCESS = Format(
+    name="tomcat access log",
+    tier="app",
+    family=re.compile(r"(localhost_)?access([._-]log)?(\.log|\.txt)?$"),
+    recognise=lambda head: any(_ACCESS.search(outside_quotes(line)) for line in head),
+    read=read_access,
+    expected="a Tomcat access log line with beg=<13 digits> and D=",
+)
+EVENTS = Format(
+    name="application event file",
+    tier="app",
+    family=re.compile(r"app_events\.log$"),
+    recognise=lambda head: any(_EVENT.match(line) for line in head),
+    read=read_events,
+    expected="a line id=.. ua=.. ds=.. dr=.. ud=.. with microseconds",
+)
+REQUESTS = Format(
+    name="application request file",
+    tier="app",
+    family=re.compile(r"requests\.tsv$"),
+    recognise=lambda head: {"request_id", "ua_us", "ud_us"} <= set(head[0].split("\t")) if head else False,
+    read=_reader(lambda: REQUESTS, "ua_us", "ud_us", MarkKind.INSIDE),
+    expected="tab-separated columns request_id, ua_us, ud_us",
+)
+STATEMENTS = Format(
+    name="application statement file",
+    tier="app",
+    family=re.compile(r"statements\.tsv$"),
+    recognise=lambda head: {"request_id", "ds_us", "dr_us"} <= set(head[0].split("\t")) if head else False,
+    read=_reader(lambda: STATEMENTS, "ds_us", "dr_us", MarkKind.STATEMENT),
+    expected="tab-separated columns request_id, ds_us, dr_us",
+)
