@@ -256,7 +256,7 @@ class RunFile:
 
     def counters(self) -> list[tuple[str, int, str]]:
         """Counters by name."""
-        return [tuple(row) for row in self.sql("SELECT name, value, unit FROM counter ORDER BY name")]  # type: ignore[misc]
+        return [tuple(row) for row in self.sql("SELECT name, value, unit FROM counter ORDER BY name")]
 
     def write_sources(self, sources: Sequence[Mapping[str, Any]]) -> None:
         """Add inputs that were loaded: path, kind (capture, host, events), format, bytes, first_ns, last_ns;
