@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("store", "capture", "reconstruct", "hostmon", "analyze", "validate", "report", "cli")
-# In a package folder, but no part of the package: the C++ sources, the build's own files and notes for readers.
+# In a package folder, but no part of the package: C++ sources, the build's own files, notes for readers.
 NOT_INSTALLED = re.compile(
     r"\.(cpp|hpp|h|md)$|(^|/)meson\.build$|(^|/)(fuzz|bindings)/|__pycache__|\.pyc$|\.so$"
 )
@@ -129,7 +129,9 @@ def test_no_module_is_named_after_nothing_in_particular() -> None:
 def test_every_imported_package_is_declared() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
-    requirements = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
+    requirements = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        requirements += extra
     declared = {re.split(r"[\s<>=!~\[]", line, maxsplit=1)[0].lower() for line in requirements}
     import_names = {"sklearn": "scikit-learn"}
     undeclared = set()
