@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "chains.hpp"
 #include "content.hpp"
 #include "model.hpp"
 #include "pair.hpp"
@@ -11,7 +12,23 @@ namespace tapscope::match {
 namespace {
 
 constexpr float kGainWorthTaking = 1e-3f;   // nats; below it an exchange is rounding
-constexpr double kCertain = 1e-6;           // floor of every probability that something else is true
+constexpr double kLive = 1e-4;              // probability of another parent from which on a pair is drawn again
+constexpr double kNeverSure = 1e-6;         // probability that something else is true, at least
+constexpr std::uint64_t kSeed = 0x7A705C09E;
+
+class Random {                              // splitmix64
+ public:
+    double operator()() noexcept {          // [0, 1)
+        state_ += 0x9E3779B97F4A7C15ull;
+        std::uint64_t x = state_;
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+        return static_cast<double>((x ^ (x >> 31)) >> 11) * 0x1p-53;
+    }
+
+ private:
+    std::uint64_t state_ = kSeed;
+};
 
 class Matcher {
  public:
@@ -20,88 +37,92 @@ class Matcher {
           idle_(idle_connections(problem.children)),
           affinity_(learn_content(problem, candidates_, options.content_rounds)),
           model_(problem, candidates_, affinity_, idle_), split_(problem, candidates_, model_),
-          parent_of_(problem.children.size(), kNone), held_(problem.parents.size()),
-          version_(problem.parents.size(), 1) {}
+          chains_(problem, candidates_) {}
 
     Assignment run() {
-        for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
-            if (round < 3) forward();
-            sweep(2);
-            model_.estimate(parent_of_);
-            checked_.clear(1024);
-            checked_versions_.clear();
-        }
-        sweep(options_.max_sweeps);
-        return posterior();
+        learn();
+        soften();
+        const auto draws = decide();
+        return weigh(draws);
     }
 
  private:
+    void learn() {
+        for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
+            if (round < options_.forward_rounds) forward();
+            climb(2);
+            reestimate();
+        }
+        climb(options_.max_sweeps);
+        reestimate();
+    }
+
+    void soften() {
+        find_live_pairs();
+        for (int round = 0; round < options_.soften_rounds && !stop_; ++round) {
+            if (live_.empty()) return;
+            if (round == options_.soften_rounds / 2) find_live_pairs();
+            draw();
+            reestimate();
+        }
+    }
+
+    // How often each candidate was drawn, over options_.draws draws; then the best assignment near the last estimate.
+    std::vector<std::uint16_t> decide() {
+        std::vector<std::uint16_t> drawn(candidates_.parent.size(), 0);
+        const auto start = chains_.parent_of();
+        find_live_pairs();
+        for (int round = 0; round < options_.draws && !stop_; ++round) {
+            draw();
+            for (std::size_t c = 0; c < start.size(); ++c) {
+                const auto p = chains_.parent_of()[c];
+                if (p != kNone) ++drawn[candidates_.find(c, p)];
+            }
+        }
+        chains_.restore(start);
+        chains_.forget();
+        climb(options_.max_sweeps);
+        return drawn;
+    }
+
+    void reestimate() {
+        model_.estimate(chains_.parent_of());
+        chains_.forget();
+    }
+
+    // Each child, in time order, goes where its hazard is highest. It sees the past only.
     void forward() {
         const auto& children = problem_.children;
-        for (auto& held : held_) held.clear();
-        for (std::size_t c = 0; c < children.size(); ++c) {
+        chains_.clear();
+        for (std::size_t i = 0; i < children.size(); ++i) {
+            const auto c = static_cast<std::int32_t>(i);
             std::int32_t best = kNone;
-            float top = model_.orphan(static_cast<std::int32_t>(c));
-            for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
-                const auto p = candidates_.parent[i];
-                const auto previous = held_[p].empty() ? kStart : held_[p].back();
-                const float score = model_.step(p, previous, static_cast<std::int32_t>(c)) + candidates_.content[i] -
-                                    model_.log_survival(p, previous, children.begin[c]);
+            float top = model_.orphan(c);
+            for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1]; ++k) {
+                const auto p = candidates_.parent[k];
+                const auto previous = chains_.held(p).empty() ? kStart : chains_.held(p).back();
+                const float score = model_.step(p, previous, c) + candidates_.content[k] -
+                                    model_.log_survival(p, previous, children.begin[i]);
                 if (score > top) top = score, best = p;
             }
-            parent_of_[c] = best;
-            if (best != kNone) held_[best].push_back(static_cast<std::int32_t>(c));
+            if (best != kNone) chains_.append(best, c);
         }
     }
 
-    // Orphans that parent p could have made, ascending.
-    void collect_orphans() {
-        orphans_of_.assign(problem_.parents.size(), {});
-        for (std::size_t c = 0; c < parent_of_.size(); ++c) {
-            if (parent_of_[c] != kNone) continue;
-            for (const auto p : candidates_.of(c)) orphans_of_[p].push_back(static_cast<std::int32_t>(c));
-        }
-    }
-
-    void partners_of(std::int32_t p, std::vector<std::int32_t>& out) const {
-        out.clear();
-        for (const auto c : held_[p]) {
-            for (const auto q : candidates_.of(c)) {
-                if (q != p) out.push_back(q);
-            }
-        }
-        std::sort(out.begin(), out.end());
-        out.erase(std::unique(out.begin(), out.end()), out.end());
-    }
-
-    // True once per state of the two chains.
-    bool unchecked(std::int32_t p, std::int32_t q) {
-        const auto low = static_cast<std::uint64_t>(std::min(p, q)), high = static_cast<std::uint64_t>(std::max(p, q));
-        const auto at = checked_.insert((low << 32 | high) + 1);
-        const std::uint64_t now = (static_cast<std::uint64_t>(version_[low]) << 32) | version_[high];
-        if (at == static_cast<std::int32_t>(checked_versions_.size())) {
-            checked_versions_.push_back(now);
-            return true;
-        }
-        if (checked_versions_[at] == now) return false;
-        checked_versions_[at] = now;
-        return true;
-    }
-
-    void sweep(int max_sweeps) {
+    // Pairwise splits until nothing improves.
+    void climb(int max_sweeps) {
         std::vector<std::int32_t> partners;
-        for (int pass = 0; pass < max_sweeps && !stop_; ++pass) {
+        for (int sweep = 0; sweep < max_sweeps && !stop_; ++sweep) {
             bool improved = adopt_or_leave();
-            for (std::size_t p = 0; p < held_.size() && !stop_; ++p) {
-                partners_of(static_cast<std::int32_t>(p), partners);
+            for (std::int32_t p = 0; p < chains_.parents() && !stop_; ++p) {
+                chains_.partners(p, partners);
                 for (const auto q : partners) {
-                    if (!unchecked(static_cast<std::int32_t>(p), q)) continue;
-                    if (!split_.load(static_cast<std::int32_t>(p), q, held_[p], held_[q])) continue;
-                    ++pairs_;
+                    if (!chains_.changed(p, q)) continue;
+                    if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
                     if (split_.best() < kGainWorthTaking) continue;
                     improved = true;
-                    take(static_cast<std::int32_t>(p), q);
-                    unchecked(static_cast<std::int32_t>(p), q);      // this split is the best already
+                    chains_.take(p, q, split_);
+                    chains_.changed(p, q);           // remember it in its new, best state
                 }
             }
             if (!improved) break;
@@ -111,37 +132,57 @@ class Matcher {
     // Exchanges between each parent and the orphans.
     bool adopt_or_leave() {
         bool improved = false;
-        collect_orphans();
-        std::vector<std::int32_t> orphans;
-        for (std::size_t p = 0; p < held_.size() && !stop_; ++p) {
-            orphans.clear();
-            for (const auto c : orphans_of_[p]) {
-                if (parent_of_[c] == kNone) orphans.push_back(c);
-            }
-            if (held_[p].empty() && orphans.empty()) continue;
-            if (!split_.load(static_cast<std::int32_t>(p), kNobody, held_[p], orphans)) continue;
+        auto orphans = chains_.orphans();
+        for (std::int32_t p = 0; p < chains_.parents() && !stop_; ++p) {
+            std::erase_if(orphans[p], [&](std::int32_t c) { return chains_.parent_of()[c] != kNone; });
+            if (chains_.held(p).empty() && orphans[p].empty()) continue;
+            if (!split_.load(p, kNobody, chains_.held(p), orphans[p])) continue;
             if (split_.best() < kGainWorthTaking) continue;
             improved = true;
-            take(static_cast<std::int32_t>(p), kNobody);
+            chains_.take(p, kNobody, split_);
         }
         return improved;
     }
 
-    void take(std::int32_t p, std::int32_t q) {
-        held_[p].clear();
-        if (q != kNobody) held_[q].clear();
-        for (std::size_t i = 0; i < split_.children().size(); ++i) {
-            const auto c = split_.children()[i];
-            const auto owner = split_.side()[i] ? q : p;
-            parent_of_[c] = owner == kNobody ? kNone : owner;
-            if (owner != kNobody) held_[owner].push_back(c);
+    // Calls visit(p, q) with the split loaded, for every pair that could exchange children in the present state.
+    template <class Visit>
+    void for_pairs(Visit&& visit) {
+        chains_.forget();
+        std::vector<std::int32_t> partners;
+        for (std::int32_t p = 0; p < chains_.parents() && !stop_; ++p) {
+            chains_.partners(p, partners);
+            for (const auto q : partners) {
+                if (chains_.changed(p, q) && split_.load(p, q, chains_.held(p), chains_.held(q))) visit(p, q);
+            }
         }
-        ++version_[p];
-        if (q != kNobody) ++version_[q];
     }
 
-    Assignment posterior() {
+    // Pairs between which something is undecided. The others would be drawn the same way again and again.
+    void find_live_pairs() {
+        live_.clear();
+        std::vector<double> to_q;
+        for_pairs([&](std::int32_t p, std::int32_t q) {
+            split_.marginals(to_q);
+            for (std::size_t i = 0; i < to_q.size(); ++i) {
+                const double away = chains_.parent_of()[split_.children()[i]] == p ? to_q[i] : 1 - to_q[i];
+                if (away < kLive) continue;
+                live_.emplace_back(p, q);
+                break;
+            }
+        });
+    }
+
+    void draw() {
+        for (const auto& [p, q] : live_) {
+            if (stop_) return;
+            if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
+            if (split_.draw(random_)) chains_.take(p, q, split_);
+        }
+    }
+
+    Assignment weigh(const std::vector<std::uint16_t>& drawn) {
         const std::size_t n = problem_.children.size();
+        const auto& parent_of = chains_.parent_of();
         // Odds of every alternative against the parent that the child has, from the exact marginals of each pair.
         std::vector<double> odds_sum(n, 0.0), odds_best(n, 0.0);
         std::vector<std::int32_t> alternative(n, kNone);
@@ -150,8 +191,8 @@ class Matcher {
             split_.marginals(to_q);
             for (std::size_t i = 0; i < to_q.size(); ++i) {
                 const auto c = split_.children()[i];
-                const bool held_by_p = parent_of_[c] == p;
-                const double away = std::clamp(held_by_p ? to_q[i] : 1 - to_q[i], 0.0, 1 - kCertain);
+                const bool held_by_p = parent_of[c] == p;
+                const double away = std::clamp(held_by_p ? to_q[i] : 1 - to_q[i], 0.0, 1 - kNeverSure);
                 const double odds = away / (1 - away);
                 odds_sum[c] += odds;
                 if (odds > odds_best[c]) {
@@ -160,32 +201,33 @@ class Matcher {
                 }
             }
         };
-        checked_.clear(1024);
-        checked_versions_.clear();
-        std::vector<std::int32_t> partners, orphans;
-        collect_orphans();
-        for (std::size_t p = 0; p < held_.size() && !stop_; ++p) {
-            const auto parent = static_cast<std::int32_t>(p);
-            partners_of(parent, partners);
-            for (const auto q : partners) {
-                if (!unchecked(parent, q)) continue;
-                if (split_.load(parent, q, held_[p], held_[q])) account(parent, q);
-            }
-            if (held_[p].empty() && orphans_of_[p].empty()) continue;
-            if (split_.load(parent, kNobody, held_[p], orphans_of_[p])) account(parent, kNobody);
+        for_pairs(account);
+        const auto orphans = chains_.orphans();
+        for (std::int32_t p = 0; p < chains_.parents() && !stop_; ++p) {
+            if (chains_.held(p).empty() && orphans[p].empty()) continue;
+            if (split_.load(p, kNobody, chains_.held(p), orphans[p])) account(p, kNobody);
         }
-        Assignment out;
-        out.parent = parent_of_;
-        out.probability.resize(n);
-        out.runner_up = std::move(alternative);
-        out.runner_up_probability.resize(n);
+
+        Assignment out{parent_of, std::vector<double>(n), std::move(alternative), std::vector<double>(n),
+                       split_.too_large()};
+        const double draws = options_.draws;
         for (std::size_t c = 0; c < n; ++c) {
-            const double p = 1.0 / (1.0 + odds_sum[c] + kCertain);
+            double p = 1.0 / (1.0 + odds_sum[c] + kNeverSure);
+            double second = p * odds_best[c];
+            if (parent_of[c] != kNone && options_.draws > 0) {
+                const double times = drawn[candidates_.find(c, parent_of[c])];
+                if (times < draws) p = std::min(p, (times + 0.5) / (draws + 1));
+                double most = 0;
+                for (auto k = candidates_.offset[c]; k < candidates_.offset[c + 1]; ++k) {
+                    if (candidates_.parent[k] == parent_of[c] || drawn[k] <= most) continue;
+                    most = drawn[k];
+                    out.runner_up[c] = candidates_.parent[k];
+                    second = most / (draws + 1);
+                }
+            }
             out.probability[c] = p;
-            out.runner_up_probability[c] = p * odds_best[c];
+            out.runner_up_probability[c] = std::min(second, 1 - p);
         }
-        out.pairs_split = pairs_;
-        out.pairs_too_large = split_.too_large();
         return out;
     }
 
@@ -197,13 +239,9 @@ class Matcher {
     Affinity affinity_;
     Model model_;
     PairSplit split_;
-    std::vector<std::int32_t> parent_of_;
-    std::vector<std::vector<std::int32_t>> held_;           // children of each parent, ascending
-    std::vector<std::vector<std::int32_t>> orphans_of_;
-    std::vector<std::uint32_t> version_;
-    KeyMap checked_;
-    std::vector<std::uint64_t> checked_versions_;
-    std::uint64_t pairs_ = 0;
+    Chains chains_;
+    std::vector<Pair> live_;
+    Random random_;
 };
 
 }  // namespace

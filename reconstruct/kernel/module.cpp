@@ -44,8 +44,7 @@ void same_length(std::size_t got, std::size_t expected, const char* what) {
     }
 }
 
-py::dict match_node(const py::dict& parents, const py::dict& children, int content_rounds, int learn_rounds,
-                    int max_sweeps) {
+py::dict match_node(const py::dict& parents, const py::dict& children, int draws) {
     Problem problem;
     auto& p = problem.parents;
     p.cls = column<std::int32_t>(parents, "cls");
@@ -75,9 +74,7 @@ py::dict match_node(const py::dict& parents, const py::dict& children, int conte
     for (const auto k : c.cls) c.n_classes = std::max(c.n_classes, k + 1);
 
     Options options;
-    options.content_rounds = content_rounds;
-    options.learn_rounds = learn_rounds;
-    options.max_sweeps = max_sweeps;
+    options.draws = draws;
     std::atomic<bool> stop{false};
     Assignment result;
     {
@@ -105,7 +102,6 @@ py::dict match_node(const py::dict& parents, const py::dict& children, int conte
     out["probability"] = array_of(std::move(result.probability));
     out["runner_up"] = array_of(std::move(result.runner_up));
     out["runner_up_probability"] = array_of(std::move(result.runner_up_probability));
-    out["pairs_split"] = result.pairs_split;
     out["pairs_too_large"] = result.pairs_too_large;
     return out;
 }
@@ -115,10 +111,11 @@ py::dict match_node(const py::dict& parents, const py::dict& children, int conte
 PYBIND11_MODULE(_kernel, module) {
     module.doc() = "Matching kernel of tapscope.reconstruct.";
     module.def("match_node", &match_node, py::arg("parents"), py::arg("children"), py::kw_only(),
-               py::arg("content_rounds") = 6, py::arg("learn_rounds") = 5, py::arg("max_sweeps") = 12,
+               py::arg("draws") = Options{}.draws,
                "Parent of every child call of one node.\n\n"
                "parents: dict of columns cls i32, conn i32, arrive, request_end, response_begin, depart i64 ns,\n"
                "answered u8, token_offset i64 (n+1), token_slot u32, token_hash u64; sorted by arrive.\n"
                "children: cls, conn i32, begin, end i64 ns, token_*; sorted by begin.\n"
+               "draws: assignments that are drawn to weigh the edges.\n"
                "Returns parent, runner_up (i32, -1 none), probability, runner_up_probability (f64) per child.");
 }

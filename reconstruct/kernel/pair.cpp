@@ -122,26 +122,22 @@ float PairSplit::best() {
     return top - loaded_score();
 }
 
-void PairSplit::marginals(std::vector<double>& belongs_to_q) {
+void PairSplit::run_forward() {
     const std::size_t n = child_.size();
-    const std::size_t width = n + 1;
-    auto cell = [&](std::size_t i, int x, std::size_t j) { return (i * 2 + x) * width + j; };
-    forward_.assign(n * 2 * width, kNever);
-    backward_.assign(n * 2 * width, kNever);
-    switch_.assign(n * 2 * width, kImpossible);
-    std::vector<float> stay[2];
-    for (auto& s : stay) s.assign(n, kImpossible);
+    forward_.assign(n * 2 * (n + 1), kNever);
+    switch_.assign(n * 2 * (n + 1), kImpossible);
     for (int x = 0; x < 2; ++x) {
+        stay_[x].assign(n, kImpossible);
         if (content_[x][0] > kImpossible) forward_[cell(0, x, 0)] = step(x, kStart, child_[0]) + content_[x][0];
     }
     for (std::size_t i = 1; i < n; ++i) {
         for (int x = 0; x < 2; ++x) {
             if (content_[x][i] == kImpossible) continue;
-            stay[x][i] = step(x, child_[i - 1], child_[i]) + content_[x][i];
+            stay_[x][i] = step(x, child_[i - 1], child_[i]) + content_[x][i];
             double total = kNever;
             for (std::size_t j = 0; j < i; ++j) {
                 const double own = forward_[cell(i - 1, x, j)];
-                if (own != kNever) forward_[cell(i, x, j)] = own + stay[x][i];
+                if (own != kNever) forward_[cell(i, x, j)] = own + stay_[x][i];
                 const double other = forward_[cell(i - 1, 1 - x, j)];
                 if (other == kNever) continue;
                 const float gain = step(x, at(j), child_[i]) + content_[x][i];
@@ -151,6 +147,12 @@ void PairSplit::marginals(std::vector<double>& belongs_to_q) {
             forward_[cell(i, x, i)] = total;
         }
     }
+}
+
+void PairSplit::marginals(std::vector<double>& belongs_to_q) {
+    run_forward();
+    const std::size_t n = child_.size();
+    backward_.assign(forward_.size(), kNever);
     for (int x = 0; x < 2; ++x) {
         for (std::size_t j = 0; j < n; ++j) {
             if (forward_[cell(n - 1, x, j)] == kNever) continue;
@@ -162,7 +164,7 @@ void PairSplit::marginals(std::vector<double>& belongs_to_q) {
             for (std::size_t j = 0; j < i; ++j) {
                 if (forward_[cell(i - 1, x, j)] == kNever) continue;
                 double value = kNever;
-                if (stay[x][i] > kImpossible) value = stay[x][i] + backward_[cell(i, x, j)];
+                if (stay_[x][i] > kImpossible) value = stay_[x][i] + backward_[cell(i, x, j)];
                 if (switch_[cell(i, 1 - x, j)] > kImpossible) {
                     value = log_add(value, switch_[cell(i, 1 - x, j)] + backward_[cell(i, 1 - x, i)]);
                 }

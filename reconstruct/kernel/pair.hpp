@@ -6,7 +6,10 @@
 // between a parent and the orphans.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "model.hpp"
@@ -35,12 +38,21 @@ class PairSplit {
     // Exact probability, given all other chains, that child i belongs to q.
     void marginals(std::vector<double>& belongs_to_q);
 
+    // Draws a split from its exact conditional distribution into side(). `uniform` gives numbers in [0, 1).
+    // Returns whether it differs from the split that was loaded.
+    template <class Uniform>
+    bool draw(Uniform&& uniform);
+
     std::uint64_t too_large() const noexcept { return too_large_; }
 
  private:
     float step(int side, std::int32_t previous, std::int32_t next) const;
     float finish(int side, std::int32_t last) const;
     float loaded_score() const;
+    void run_forward();
+    std::size_t cell(std::size_t i, int x, std::size_t j) const noexcept {
+        return (i * 2 + static_cast<std::size_t>(x)) * (child_.size() + 1) + j;
+    }
     std::int32_t at(std::size_t j) const noexcept { return j == 0 ? kStart : child_[j - 1]; }
 
     const Problem& problem_;
@@ -53,8 +65,47 @@ class PairSplit {
     std::vector<float> value_[2], fresh_[2];
     std::vector<std::int32_t> came_from_[2];
     std::vector<double> forward_, backward_;
-    std::vector<float> switch_;
+    std::vector<float> switch_, stay_[2];
     std::uint64_t too_large_ = 0;
 };
+
+template <class Uniform>
+bool PairSplit::draw(Uniform&& uniform) {
+    run_forward();
+    const std::size_t n = child_.size();
+    // Picks index k with probability proportional to exp(log_weight(k)).
+    auto pick = [&](std::size_t count, auto&& log_weight) {
+        double top = -std::numeric_limits<double>::infinity(), total = 0;
+        for (std::size_t k = 0; k < count; ++k) top = std::max(top, log_weight(k));
+        for (std::size_t k = 0; k < count; ++k) total += std::exp(log_weight(k) - top);
+        double left = uniform() * total;
+        std::size_t last = 0;
+        for (std::size_t k = 0; k < count; ++k) {
+            const double weight = std::exp(log_weight(k) - top);
+            if (weight <= 0) continue;
+            last = k;
+            if ((left -= weight) < 0) break;
+        }
+        return last;
+    };
+    const std::size_t state = pick(2 * n, [&](std::size_t k) {
+        const int x = static_cast<int>(k / n);
+        const double f = forward_[cell(n - 1, x, k % n)];
+        return std::isinf(f) ? f : f + finish(x, child_[n - 1]) + finish(1 - x, at(k % n));
+    });
+    int x = static_cast<int>(state / n);
+    std::size_t j = state % n;
+    side_.assign(n, 0);
+    for (std::size_t i = n; i > 0;) {
+        while (i > j) side_[--i] = static_cast<std::uint8_t>(x);
+        if (i == 0) break;
+        // Child i (0-based: the first one in x) switched to x; where had x ended before?
+        j = pick(i, [&](std::size_t k) {
+            return forward_[cell(i - 1, 1 - x, k)] + static_cast<double>(switch_[cell(i, x, k)]);
+        });
+        x = 1 - x;
+    }
+    return side_ != held_by_;
+}
 
 }  // namespace tapscope::match

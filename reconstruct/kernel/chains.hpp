@@ -1,0 +1,53 @@
+// The state of an assignment: which parent has which children, and cheap knowledge of what changed since.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "model.hpp"
+#include "pair.hpp"
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+using Pair = std::pair<std::int32_t, std::int32_t>;
+
+// Invariant: held(p) is ascending, and c is in held(p) exactly when parent_of()[c] == p.
+class Chains {
+ public:
+    Chains(const Problem& problem, const Candidates& candidates)
+        : candidates_(candidates), parent_of_(problem.children.size(), kNone), held_(problem.parents.size()),
+          version_(problem.parents.size(), 1) {}
+
+    const std::vector<std::int32_t>& parent_of() const noexcept { return parent_of_; }
+    const std::vector<std::int32_t>& held(std::int32_t p) const noexcept { return held_[p]; }
+    std::int32_t parents() const noexcept { return static_cast<std::int32_t>(held_.size()); }
+
+    void clear();
+    // Child c, which is later than every child that p holds, goes to p.
+    void append(std::int32_t p, std::int32_t c);
+    // The split of a pair becomes the state.
+    void take(std::int32_t p, std::int32_t q, const PairSplit& split);
+    void restore(std::vector<std::int32_t> parent_of);
+
+    // Other candidate parents of the children of p, ascending.
+    void partners(std::int32_t p, std::vector<std::int32_t>& out) const;
+    // Children without a parent that each parent could have made, ascending.
+    std::vector<std::vector<std::int32_t>> orphans() const;
+
+    // True unless the pair was asked for before and neither chain has changed since.
+    bool changed(std::int32_t p, std::int32_t q);
+    // Forgets what was asked: the model has changed.
+    void forget();
+
+ private:
+    const Candidates& candidates_;
+    std::vector<std::int32_t> parent_of_;
+    std::vector<std::vector<std::int32_t>> held_;
+    std::vector<std::uint32_t> version_;
+    KeyMap asked_;
+    std::vector<std::uint64_t> asked_version_;
+};
+
+}  // namespace tapscope::match
