@@ -1,7 +1,7 @@
 """The set-up scripts: what they do without root, with packages missing, and on other distributions.
 
-The scripts run for real, with a PATH that holds the few standard tools they use and stand-ins for the system's
-own package commands, which note how they were called.
+The scripts run for real, with a PATH that holds the few standard tools they use and stand-ins for the
+system's package commands, which note how they were called.
 """
 
 from __future__ import annotations
