@@ -11,8 +11,8 @@ from tapscope.store.tables import Table, check, empty
 def calls(connections: Table, messages: Table) -> Table:
     """One row per request message, in order of arrival; a request without a response is kept and flagged.
 
-    Several responses to one request (which no protocol here allows, but a tap sees bad input) count as one that
-    ends with the last. `client_node` and `server_node` are -1 until `topology.find` fills them.
+    Several responses to one request (which no protocol here allows, but a tap sees bad input) count as one
+    that ends with the last. `client_node` and `server_node` are -1 until `topology.find` fills them.
     """
     check("connections", connections)
     check("messages", messages)
@@ -37,8 +37,8 @@ def calls(connections: Table, messages: Table) -> Table:
     conn = messages["conn"][requests]
     flags = np.zeros(len(requests), dtype=np.uint32)
     lost = ~has & (connections["missing_to_client"][conn] > 0)
-    flags[~has & ~lost] |= CallFlag.UNANSWERED
-    flags[lost] |= CallFlag.LOST_RESPONSE
+    flags[~has & ~lost] |= np.uint32(CallFlag.UNANSWERED)
+    flags[lost] |= np.uint32(CallFlag.LOST_RESPONSE)
     for seen, meant in (
         (MessageFlag.TRUNCATED, CallFlag.INCOMPLETE),
         (MessageFlag.ERROR, CallFlag.ERROR),
@@ -46,7 +46,7 @@ def calls(connections: Table, messages: Table) -> Table:
         (MessageFlag.RETRANSMITTED, CallFlag.RETRANSMITTED),
         (MessageFlag.UNFINISHED, CallFlag.CLIPPED),
     ):
-        flags[(both_flags & seen) != 0] |= meant
+        flags[(both_flags & np.uint32(seen)) != 0] |= np.uint32(meant)
     unfilled = np.full(len(requests), -1, dtype=np.int32)
     return {
         "conn": conn,

@@ -36,7 +36,9 @@ class Reconstruction:
             "roots": int((kind == LinkKind.ROOT).sum()),
             "linked": int(linked.sum()),
             "unknown": int((kind == LinkKind.UNKNOWN).sum()),
-            "expected_edge_accuracy": float(self.links["probability"][linked].mean()) if linked.any() else 1.0,
+            "expected_edge_accuracy": float(np.mean(self.links["probability"][linked]))
+            if any(linked)
+            else 1.0,
             "traces": len(self.traces["root"]),
             "complete_traces": int(self.traces["complete"].sum()),
         }
@@ -50,7 +52,9 @@ def trace(
     progress: Callable[[int, int], None] | None = None,
 ) -> Reconstruction:
     """Rebuild calls, links and traces from captured messages. `progress(done, total)` counts nodes."""
-    found = topology.find(pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses)
+    found = topology.find(
+        pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses
+    )
     made, counters = links(
         found.calls, tables.evidence, mode, min_probability=min_probability, progress=progress
     )
@@ -58,4 +62,6 @@ def trace(
     for name, table in (("calls", found.calls), ("nodes", found.nodes), ("links", made), ("traces", trees)):
         check(name, {column: np.asarray(values) for column, values in table.items()})
     check("trace_calls", tree_calls)
-    return Reconstruction(found.calls, found.nodes, found.names, made, trees, tree_calls, found.edges(), counters)
+    return Reconstruction(
+        found.calls, found.nodes, found.names, made, trees, tree_calls, found.edges(), counters
+    )

@@ -1,8 +1,8 @@
 """Who is a node, and who calls whom: found from addresses, listeners and nesting alone.
 
-One address is one node, whatever it listens on, unless it is seen to call itself or serves a database beside a web
-protocol: then (as on a loopback capture) every listener is a node of its own, and the caller of each connection is
-the node whose calls contain the calls of that connection.
+One address is one node, whatever it listens on, unless it is seen to call itself or serves a database beside
+a web protocol: then (as on a loopback capture) every listener is a node of its own, and the caller of each
+connection is the node whose calls contain the calls of that connection.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class _Nesting:
         self._rows = {int(n): np.flatnonzero(server_node == n) for n in np.unique(server_node)}
 
     def maker(self, rows: NDArray[np.int64], nodes: list[int]) -> int | None:
-        """Node whose calls contain most of the calls `rows`; among equals the one that holds them most tightly."""
+        """Node whose calls contain most of the calls `rows`; among equals the one that fits most tightly."""
         best: tuple[float, float] | None = None
         found = None
         for node in nodes:
@@ -144,9 +144,9 @@ def _main_protocol(protocols: NDArray[np.uint8]) -> int:
 
 
 def _depths(n: int, client: NDArray[np.int32], server: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Shortest distance from a pure client (a node that serves nothing); cycles get the distance of their entry."""
+    """Shortest distance from a pure client; a cycle without an entry begins at its first node."""
     depth = np.full(n, -1, dtype=np.int32)
-    pairs = {(int(c), int(s)) for c, s in np.unique(np.stack([client, server]), axis=1).T} if len(client) else set()
+    pairs = {(int(c), int(s)) for c, s in np.unique(np.stack([client, server]), axis=1).T}
     frontier = set(range(n)) - {s for _, s in pairs}
     level = 0
     while frontier:

@@ -14,8 +14,9 @@ _TOUCHED = CallFlag.UNANSWERED | CallFlag.LOST_RESPONSE | CallFlag.INCOMPLETE | 
 def traces(calls: Table, links: Table) -> tuple[Table, Table]:
     """Traces (one per root call of an entry tier, and per call whose parent is unknown) and their calls.
 
-    The probability of a trace is the product over its parents of their least certain child: the children of one
-    parent are right or wrong together more often than not, those of different parents are taken as independent.
+    The probability of a trace is the product over its parents of their least certain child: the children of
+    one parent are right or wrong together more often than not, those of different parents are taken as
+    independent.
     """
     n = len(calls["arrive_ns"])
     parent = links["parent"]
@@ -65,7 +66,7 @@ def _roots(parent: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def intra_node_delay(calls: Table, parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Time that each node itself spent on each call, ns: stay minus the union of its child calls; -1 unanswered."""
+    """Time that each node itself spent on each call, ns: stay minus union of child calls; -1 unanswered."""
     stay = calls["depart_ns"] - calls["arrive_ns"]
     rows = np.flatnonzero((parent >= 0) & (calls["depart_ns"] >= 0))
     rows = rows[np.lexsort((calls["arrive_ns"][rows], parent[rows]))]

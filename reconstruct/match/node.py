@@ -32,13 +32,15 @@ class TokenIndex:
             keep &= (evidence["kind"] & ID_LIKE) == 0
         rows = np.flatnonzero(keep)
         rows = rows[np.argsort(evidence["message"][rows], kind="stable")]
-        # Slots of different kinds are different slots, but a value is "42" whether or not another one is a word.
-        group = np.where(np.isin(kind[rows], _SAME_AS_TEXT), int(TokenKind.TEXT), kind[rows]).astype(np.uint32)
+        # Slots of different kinds differ, but 42 is one value whether or not its slot also takes words.
+        group = np.where(np.isin(kind[rows], _SAME_AS_TEXT), int(TokenKind.TEXT), kind[rows]).astype(
+            np.uint32
+        )
         slot = evidence["slot"][rows] * np.uint32(16) + group
         return cls(evidence["message"][rows], slot, evidence["hash"][rows])
 
     def of(self, messages: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:
-        """CSR columns token_offset, token_slot, token_hash of the given messages; at most 64 tokens of each."""
+        """CSR columns token_offset, token_slot, token_hash of the messages; at most 64 tokens each."""
         begin = np.searchsorted(self.message, messages, side="left")
         count = np.minimum(np.searchsorted(self.message, messages, side="right") - begin, _MAX_TOKENS)
         offset = np.zeros(len(messages) + 1, dtype=np.int64)
@@ -72,7 +74,9 @@ def match_node(
     depart = calls["depart_ns"][parents]
     answered = depart >= 0
     child_depart = calls["depart_ns"][children]
-    child_class = np.stack([calls["server_node"][children], calls["class_id"][children], calls["protocol"][children]])
+    child_class = np.stack(
+        [calls["server_node"][children], calls["class_id"][children], calls["protocol"][children]]
+    )
     answer = _kernel.match_node(
         {
             "cls": _dense(np.stack([calls["class_id"][parents], calls["protocol"][parents]])),
