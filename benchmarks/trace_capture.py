@@ -1,4 +1,6 @@
-"""Wall time, peak memory and rate of `tapscope trace`: python benchmarks/trace_capture.py [CAPTURE] [REPEATS].
+"""Wall time, peak memory and rate of `tapscope trace`.
+
+    python benchmarks/trace_capture.py [CAPTURE [REPEATS]]
 
 Each repeat is a process of its own, so that the peak memory is that of one run. Printed: median and spread.
 """
@@ -36,7 +38,7 @@ def input_bytes(path: Path) -> int:
 
 
 def measure(path: Path) -> tuple[float, int]:
-    """Seconds and peak resident bytes of one `tapscope trace`; RuntimeError with its message when it fails."""
+    """Seconds and peak resident bytes of one `tapscope trace`; RuntimeError when it fails."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["tapscope", "trace", str(path), "-o", f"{folder}/run.db"]
         begin = time.perf_counter()
@@ -64,9 +66,8 @@ def main() -> None:
     size = input_bytes(path)
     print(f"machine   {machine()}")
     print(f"input     {named[0]}, {size / 1e6:.1f} MB")
-    print(
-        f"wall time {statistics.median(seconds):.2f} s (min {min(seconds):.2f}, max {max(seconds):.2f}, n {repeats})"
-    )
+    spread = f"min {min(seconds):.2f}, max {max(seconds):.2f}, n {repeats}"
+    print(f"wall time {statistics.median(seconds):.2f} s ({spread})")
     print(f"rate      {size / 1e6 / statistics.median(seconds):.1f} MB/s")
     print(f"memory    {max(run[1] for run in runs) / 1e6:.0f} MB peak")
 
