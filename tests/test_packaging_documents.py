@@ -15,7 +15,7 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in DOCUMENTS]
 
 
 def shown_commands(text: str) -> list[list[str]]:
-    """Words of every `tapscope ...` line in a code block (indented or fenced; a leading prompt is dropped)."""
+    """Words of every `tapscope ...` line in a code block, indented or fenced, without its prompt."""
     commands = []
     fenced = False
     for line in text.splitlines():
