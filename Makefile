@@ -27,7 +27,7 @@ SOURCE_LIST := $(shell mkdir -p .stamps && echo '$(sort $(SOURCES))' | cmp -s - 
                        echo '$(sort $(SOURCES))' > .stamps/sources)
 
 .PHONY: demo test lint format sanitize fuzz bench install clean distclean help \
-        packages-demo packages-test packages-fuzz venv cpp-tests source-tree
+        packages-demo packages-test packages-fuzz cpp-tests source-tree FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -67,18 +67,19 @@ packages-test:
 packages-fuzz:
 	@setup/system-packages demo fuzz
 
-venv: | packages-demo
+# Looked at every time; the stamp is new only when the environment is, and then everything in it is installed again.
+.stamps/venv: FORCE | packages-demo
 	@setup/venv
 
-.stamps/python-build: pyproject.toml setup/requirements.py setup/python-packages | packages-demo venv
+.stamps/python-build: .stamps/venv pyproject.toml setup/requirements.py setup/python-packages
 	@setup/python-packages build runtime report
 	@touch $@
 
-.stamps/python-test: pyproject.toml setup/requirements.py setup/python-packages | venv
+.stamps/python-test: .stamps/venv pyproject.toml setup/requirements.py setup/python-packages
 	@setup/python-packages test
 	@touch $@
 
-.stamps/python-lint: pyproject.toml setup/requirements.py setup/python-packages | venv
+.stamps/python-lint: .stamps/venv pyproject.toml setup/requirements.py setup/python-packages
 	@setup/python-packages lint
 	@touch $@
 
@@ -89,6 +90,8 @@ venv: | packages-demo
 # mypy and ruff see the folders under their import names here.
 source-tree:
 	@setup/source-tree .stamps/tree
+
+FORCE:
 
 clean: ## remove builds and outputs, keep .venv
 	rm -rf build build-* .stamps demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
