@@ -1,0 +1,146 @@
+"""Joins host samples with the load series on time: exact overlap-weighted means, hosts matched to nodes.
+
+Both sides keep their own clock here: host samples carry the host's time, load series the tap's. On one
+machine they are the same; between machines the clocks' offset is part of what the join shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.hostmon.samples import Float, Int
+from tapscope.store.runfile import RunFile
+
+CPU_TABLES = ("cgroup_cpu", "collectl_cpu", "collectl_plot")
+"""Where a host's CPU is looked for, best first: a cgroup counts one host even where hosts share a kernel."""
+
+
+def resample(begin_ns: Int, end_ns: Int, value: Float, edges_ns: Int) -> Float:
+    """Mean of the samples over each window between neighbouring edges, weighted by overlap in exact ns.
+
+    Samples [begin, end) may come in any order, leave holes and overlap. NaN values, samples without a begin
+    (-1) and samples of no length weigh nothing; a window that no sample touches is NaN. O(n log w +
+    overlaps).
+    """
+    windows = len(edges_ns) - 1
+    usable = ~np.isnan(value) & (begin_ns >= 0) & (end_ns > begin_ns)
+    begin, end, known = begin_ns[usable], end_ns[usable], value[usable].astype(np.float64)
+    first = np.searchsorted(edges_ns, begin, side="right") - 1
+    last = np.searchsorted(edges_ns, end, side="left")  # one past the last window touched
+    first, last = np.clip(first, 0, windows), np.clip(last, 0, windows)
+    touched = np.maximum(last - first, 0)
+    sample = np.repeat(np.arange(len(begin)), touched)
+    start = np.cumsum(touched) - touched
+    window = np.arange(len(sample)) - np.repeat(start, touched) + np.repeat(first, touched)
+    overlap = np.minimum(end[sample], edges_ns[window + 1]) - np.maximum(begin[sample], edges_ns[window])
+    overlap = np.maximum(overlap, 0)
+    weight = np.bincount(window, weights=overlap, minlength=windows)
+    total = np.bincount(window, weights=overlap * known[sample], minlength=windows)
+    mean = np.full(windows, np.nan)
+    np.divide(total, weight, out=mean, where=weight > 0)
+    return mean
+
+
+def by_window(run: RunFile, host: str, kind: str, column: str, edges_ns: Int) -> Float | None:
+    """One column of a host's tables of a kind, as a mean per window; None when the host has no such
+    column."""
+    begin, end, value = [], [], []
+    for table in run.dynamic_tables():
+        if table.host == host and table.kind == kind and any(c.name == column for c in table.columns):
+            got = run.read_dynamic(table.table, ["begin_ns", "end_ns", column])
+            begin.append(got["begin_ns"])
+            end.append(got["end_ns"])
+            value.append(got[column].astype(np.float64))
+    if not begin:
+        return None
+    return resample(np.concatenate(begin), np.concatenate(end), np.concatenate(value), edges_ns)
+
+
+@dataclass(frozen=True)
+class HostCpu:
+    """CPU of a host per window in percent; NaN = no sample. `unit` says of what."""
+
+    kind: str
+    unit: str
+    busy: Float
+    user: Float
+    system: Float
+    wait: Float | None
+    steal: Float | None
+
+
+def cpu_by_window(run: RunFile, host: str, edges_ns: Int) -> HostCpu | None:
+    """CPU of `host` per window between neighbouring edges, from the best source that the run has; None
+    without one.
+
+    `busy` is everything but idle and waiting. Percent of the whole machine for Collectl, of one core for
+    cgroups.
+    """
+    kinds = {table.kind for table in run.dynamic_tables() if table.host == host}
+    kind = next((k for k in CPU_TABLES if k in kinds), None)
+    if kind is None:
+        return None
+    prefix = "cpu_" if kind == "collectl_plot" else ""
+
+    def series(name: str) -> Float | None:
+        return by_window(run, host, kind, f"{prefix}{name}", edges_ns)
+
+    user, system, wait, steal = (series(name) for name in ("user_pct", "sys_pct", "wait_pct", "steal_pct"))
+    busy = series("totl_pct" if prefix else "busy_pct")
+    nothing = np.full(len(edges_ns) - 1, np.nan)
+    return HostCpu(
+        kind=kind,
+        unit="% of one core" if kind == "cgroup_cpu" else "%",
+        busy=nothing if busy is None else busy,
+        user=nothing if user is None else user,
+        system=nothing if system is None else system,
+        wait=wait,
+        steal=steal,
+    )
+
+
+def host_of_node(run: RunFile) -> dict[int, str]:
+    """Host of each node (row of nodes -> host) that host tables exist for.
+
+    By the manifest of the run directory (`hosts`: name -> address, or name -> {"address": ...}), else by a
+    host that is named like the node or its address.
+    """
+    hosts = {table.host for table in run.dynamic_tables()}
+    declared = manifest_hosts(run.meta("manifest", {}))
+    by_address = {address: host for host, address in declared.items() if host in hosts}
+    matched = {}
+    for node, name, address in run.sql("SELECT id, name, addr FROM v_node ORDER BY id"):
+        host = by_address.get(address)
+        if host is None:
+            host = next((h for h in (name, address, str(name).partition(":")[0]) if h in hosts), None)
+        if host is not None:
+            matched[int(node)] = host
+    return matched
+
+
+def manifest_hosts(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Host name -> address from a run directory's manifest."""
+    declared = {}
+    for host, described in (manifest.get("hosts") or {}).items():
+        address = described.get("address") if isinstance(described, Mapping) else described
+        if isinstance(address, str):
+            declared[host] = address.partition("/")[0]
+    return declared
+
+
+def node_cpu(run: RunFile, edges_ns: NDArray[np.int64]) -> dict[int, HostCpu]:
+    """CPU per window of the host of every node that has one."""
+    series: dict[str, HostCpu | None] = {}
+    found = {}
+    for node, host in host_of_node(run).items():
+        if host not in series:
+            series[host] = cpu_by_window(run, host, edges_ns)
+        cpu = series[host]
+        if cpu is not None:
+            found[node] = cpu
+    return found

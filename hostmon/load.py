@@ -1,0 +1,188 @@
+"""Loads host monitors' files into a run: which reader takes a file, which host it belongs to."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tapscope.hostmon.cgroup import read_cgroup
+from tapscope.hostmon.collectl_plot import is_plot_header, read_plot
+from tapscope.hostmon.collectl_raw import STAMP, read_raw
+from tapscope.hostmon.samples import HostLog
+from tapscope.store.errors import TapscopeError
+from tapscope.store.runfile import RunFile
+
+SNIFFED_LINES = 60  # a Collectl header has 14 to 20 lines
+COLLECTL_NAME = re.compile(r"(?:.*/)?(?:[A-Za-z0-9]+-)?(?P<host>[\w.]+)-\d{8}(?:-\d{6})?\.")
+
+
+def host_files(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
+    """Files to load, in a fixed order, with whether the user named the file itself (then it must be
+    readable).
+
+    Of a folder, everything below it; of a run directory, everything below its `hosts/`.
+    """
+    found: dict[Path, bool] = {}
+    for given in map(Path, paths):
+        if not given.exists():
+            raise TapscopeError("no such file or folder", path=given, remedy="Check the path.")
+        if given.is_file():
+            found[given] = True
+            continue
+        root = given / "hosts" if (given / "hosts").is_dir() else given
+        for path in sorted(p for p in root.rglob("*") if p.is_file() and not p.name.startswith(".")):
+            found.setdefault(path, False)
+    return list(found.items())
+
+
+def load_host_files(
+    run: RunFile, paths: str | Path | Sequence[str | Path], host: str | None = None
+) -> list[dict[str, Any]]:
+    """Read every host log below `paths` into dynamic tables of the run; loading a file again replaces its
+    tables.
+
+    Returns one record per loaded file: path, host, format, tables (names in the run file), samples, first_ns,
+    last_ns, warnings. In a folder, files that no reader knows are counted (`host.unknown_file`) and left out;
+    a file that the user named and that cannot be read is a TapscopeError. `host` overrides the host's name.
+    """
+    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    counters: Counter[str] = Counter()
+    loaded = []
+    for path, named in host_files(given):
+        try:
+            log = read_host_log(path)
+        except TapscopeError:
+            if named:
+                raise
+            counters["host.unknown_file"] += 1
+            continue
+        counters.update(log.counters)
+        loaded.append(_store(run, path, log, host or host_name(path, log)))
+    known = {name: value for name, value, _ in run.counters()}
+    units = "files", "lines"
+    run.write_counters(
+        [
+            (n, known.get(n, 0) + v, units[0] if n == "host.unknown_file" else units[1])
+            for n, v in counters.items()
+        ]
+    )
+    return loaded
+
+
+def host_name(path: Path, log: HostLog) -> str:
+    """Host of a log: the folder below `hosts/`, else what the log says, else what its file name says."""
+    parts = path.absolute().parts
+    if "hosts" in parts[:-2]:
+        return parts[len(parts) - 1 - parts[::-1].index("hosts") + 1]
+    if log.host:
+        return log.host
+    match = COLLECTL_NAME.match(path.name)
+    return match["host"] if match else path.absolute().parent.name
+
+
+def read_host_log(path: Path) -> HostLog:
+    """Read one file with the reader that its first lines call for."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+    except OSError as error:
+        raise TapscopeError(
+            f"cannot be read: {error.strerror}", path=path, remedy="Check its permissions."
+        ) from error
+    cut: list[str] = []
+    lines = _lines(path, packed, cut)
+    first: list[str] = []
+    for line in lines:
+        first.append(line)
+        if len(first) >= SNIFFED_LINES:
+            break
+    reader = None
+    if any(STAMP.match(line) for line in first) and first[0].startswith("#"):
+        reader = read_raw
+    elif any(is_plot_header(line) for line in first):
+        reader = read_plot
+    elif first and first[0].lower().startswith("time_ns_begin"):
+        reader = read_cgroup
+    if reader is None:
+        raise TapscopeError(
+            "no host-monitor reader knows this file" if first else "this file is empty",
+            path=path,
+            offset=0,
+            remedy="Known are Collectl raw and plot files (also .gz) and cgroup_cpu.csv.",
+        )
+    log = reader(_chained(first, lines), str(path))
+    if cut:
+        log.counters["host.truncated_file"] = log.counters.get("host.truncated_file", 0) + 1
+        log.warnings.append(cut[0])
+    return log
+
+
+def _chained(first: list[str], rest: Iterator[str]) -> Iterator[str]:
+    yield from first
+    yield from rest
+
+
+def _lines(path: Path, packed: bool, cut: list[str]) -> Iterator[str]:
+    """Lines of a text or gzip file. A gzip file that ends too early gives the lines up to there."""
+    if not packed:
+        with path.open(encoding="utf-8", errors="replace") as text:
+            yield from text
+        return
+    with gzip.open(path) as file:
+        stream = io.TextIOWrapper(
+            io.BufferedReader(_Forgiving(file, cut)), encoding="utf-8", errors="replace"
+        )
+        yield from stream
+
+
+class _Forgiving(io.RawIOBase):
+    """Bytes of a gzip file up to where it is damaged or cut; `cut` then says so."""
+
+    def __init__(self, file: gzip.GzipFile, cut: list[str]) -> None:
+        self._file = file
+        self._cut = cut
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._cut:
+            return 0
+        try:
+            data = self._file.read1(len(buffer))
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self._cut.append("the compressed file is cut or damaged; it was read up to there")
+            return 0
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _store(run: RunFile, path: Path, log: HostLog, host: str) -> dict[str, Any]:
+    ends = [table.columns["end_ns"] for table in log.tables]
+    first, last = int(min(end.min() for end in ends)), int(max(end.max() for end in ends))
+    source: dict[str, Any] = {
+        "path": str(path),
+        "kind": "host",
+        "format": log.format,
+        "bytes": path.stat().st_size,
+        "first_ns": first,
+        "last_ns": last,
+        "host": host,
+        **log.detail,
+        "warnings": log.warnings,
+    }
+    names = []
+    for table in log.tables:
+        described = source | {"kind_of_record": table.kind}
+        names.append(
+            run.write_dynamic(f"{table.kind}_{host}", table.columns, table.units, described, table.originals)
+        )
+    return source | {"tables": names, "samples": int(sum(np.size(end) for end in ends))}
