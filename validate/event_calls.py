@@ -1,7 +1,8 @@
 """True calls from event monitors: the table that every log reader fills and every comparison reads.
 
-An event monitor is a server's own log that gives, per request, upstream arrival and departure and, where it can,
-downstream sending and receiving, with a request ID (milliScope 2.4.2). One row here is one request at one server.
+An event monitor is a server's own log that gives, per request, upstream arrival and departure and, where it
+can, downstream sending and receiving, with a request ID (milliScope 2.4.2). One row here is one request at
+one server.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.store.codes import Protocol
-from tapscope.store.tables import Column, Table
+from tapscope.store.tables import Column
+
+Table = dict[str, NDArray[Any]]
+"""Columns of one length; which ones, with dtype and unit, says the tuple of Column that it was made from."""
 
 TIERS = ("web", "app", "db")
 """Tier names in the order a request meets them; the index is the code in `event_call.tier`."""
@@ -63,9 +67,11 @@ LOG_GAP = _columns(
 class EventCalls:
     """What the event monitors of one run say.
 
-    calls, downstream, gaps : tables with the columns EVENT_CALL, DOWNSTREAM, LOG_GAP; calls in order of arrival
+    calls, downstream, gaps : tables with the columns EVENT_CALL, DOWNSTREAM, LOG_GAP; calls in order of
+        arrival
     hosts, request_ids, commands : what the index columns mean
-    sources  : one dict per file: path, monitor, tier, host, bytes, lines, calls, first_ns, last_ns, zone, detail
+    sources  : one dict per file: path, monitor, tier, host, bytes, lines, calls, first_ns, last_ns, zone,
+        detail
     counters : (name, value, unit) of every oddity; names begin with "events."
     """
 
@@ -194,10 +200,12 @@ class Collector:
         handled_ns: int = -1,
     ) -> None:
         """One call, as its log line says it."""
-        verb = self.commands.code(command) if command else -1
+        command_code = self.commands.code(command) if command else -1
+        code = self.id_code(request_id)
+        more = (self.id_code(alias), handled_ns)
+        where = (command_code, thread, client_port, status, source, line)
         self.rows.append(
-            (tier, host, int(protocol), self.id_code(request_id), arrive_ns, depart_ns, *precision_ns, verb, thread)
-            + (client_port, status, source, line, self.id_code(alias), handled_ns)
+            (tier, host, int(protocol), code, arrive_ns, depart_ns, *precision_ns, *where, *more)
         )
 
     def mark(
@@ -226,8 +234,8 @@ class Collector:
 def without_duplicates(calls: Table) -> tuple[Table, int]:
     """Calls in order of arrival without repeated rows, and how many were repeated.
 
-    A line that stands in two files (a copied rotation) gives the same id, times, thread and port twice. Two different
-    calls cannot: one connection or thread does not start two calls in the same microsecond.
+    A line that stands in two files (a copied rotation) gives the same id, times, thread and port twice. Two
+    different calls cannot: one connection or thread does not start two calls in the same microsecond.
     """
     key = ("client_port", "thread", "command", "depart_ns", "request_id", "host", "tier", "arrive_ns")
     order = np.lexsort([calls[name] for name in key])

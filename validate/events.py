@@ -1,4 +1,5 @@
-"""Event-monitor logs of a run: find them, read them, settle their zones, and join what belongs to one call."""
+"""Event-monitor logs of a run: find them, read them, settle their zones, and join what belongs to one
+call."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.store.errors import ExitCode, TapscopeError
-from tapscope.store.tables import Table
 from tapscope.validate.event_calls import (
     DOWNSTREAM,
     EVENT_CALL,
@@ -21,6 +21,7 @@ from tapscope.validate.event_calls import (
     Collector,
     EventCalls,
     MarkKind,
+    Table,
     empty_table,
     table_of,
     without_duplicates,
@@ -39,7 +40,8 @@ FORMATS: tuple[Format, ...] = (
     mariadb.SLOW,
     mariadb.GENERAL,
 )
-"""In the order they are read: the database finds bound request IDs only when the other tiers' logs are known."""
+"""In the order they are read: the database finds bound request IDs only when the other tiers' logs are
+known."""
 
 ZONE_STEP_NS = 15 * 60 * 1_000_000_000
 """Every time zone in use is a multiple of 15 minutes from UTC."""
@@ -53,25 +55,29 @@ def load(directory: str | Path, zone: str | None = None) -> EventCalls:
 
     directory : folder with the logs, flat or one folder per host (or server)
     zone      : of logs whose stamps name none (Apache's error log, MariaDB's tables): a name such as "UTC" or
-                "Europe/Berlin". None: found from request IDs that also stand in a log with absolute times; where
-                that is impossible UTC is assumed and counted.
-    Raises TapscopeError for a missing folder, no log at all, a file whose name promises a log that it is not, and an
-    unknown zone. Bad lines, duplicates and missing IDs are counted.
+                "Europe/Berlin". None: found from request IDs that also stand in a log with absolute times;
+                where that is impossible UTC is assumed and counted.
+    Raises TapscopeError for a missing folder, no log at all, a file whose name promises a log that it is not,
+    and an unknown zone. Bad lines, duplicates and missing IDs are counted.
     """
     directory = Path(directory)
     if not directory.is_dir():
         raise TapscopeError(
-            "no such folder of event-monitor logs", path=directory, remedy="Name the run's events folder with --events."
+            "no such folder of event-monitor logs",
+            path=directory,
+            remedy="Name the run's events folder with --events.",
         )
     collector = Collector()
     files = _recognised(directory, collector)
     if not files:
-        expected = ", ".join(format.name for format in FORMATS)
+        expected = ", ".join(form.name for form in FORMATS)
         raise TapscopeError(
-            "no event-monitor log found", path=directory, remedy=f"It should hold at least one of: {expected}."
+            "no event-monitor log found",
+            path=directory,
+            remedy=f"It should hold at least one of: {expected}.",
         )
-    for format, file in files:
-        format.read(file, collector)
+    for form, file in files:
+        form.read(file, collector)
     return _joined(collector, zone)
 
 
@@ -82,19 +88,19 @@ def _recognised(directory: Path, collector: Collector) -> list[tuple[Format, Log
         inside = path.relative_to(directory).parts
         file = LogFile(path, inside[0] if len(inside) > 1 else "")
         first = head(path)
-        promised = [format for format in FORMATS if format.family.match(stem(path))]
+        promised = [form for form in FORMATS if form.family.match(stem(path))]
         if not first:
             collector.count("empty_file", 1 if promised else 0)
             continue
-        place = next((i for i, format in enumerate(FORMATS) if format.recognise(first)), -1)
+        place = next((i for i, form in enumerate(FORMATS) if form.recognise(first)), -1)
         if place >= 0:
             found.append((place, FORMATS[place], file))
         elif promised:
-            raise wrong_format(path, 1, first[0], " or ".join(format.expected for format in promised))
+            raise wrong_format(path, 1, first[0], " or ".join(form.expected for form in promised))
         else:
             collector.count("ignored_file")
     found.sort(key=lambda item: (item[0], item[2].host))
-    return [(format, file) for _, format, file in found]
+    return [(form, file) for _, form, file in found]
 
 
 def _joined(collector: Collector, zone: str | None) -> EventCalls:
@@ -128,9 +134,9 @@ def _joined(collector: Collector, zone: str | None) -> EventCalls:
 def settle_zones(collector: Collector, calls: Table, marks: Table, gaps: Table, zone: str | None) -> None:
     """Turn stamps that were read as if they were UTC into UTC, in place, and note each source's zone.
 
-    Without a given zone: a request's stamps in a log without a zone lie near its stamps in logs with absolute times,
-    so the median difference, rounded to 15 minutes, is the offset of the zone (and only that: a clock that is some
-    seconds wrong stays wrong here, and shows as a lag in the agreement).
+    Without a given zone: a request's stamps in a log without a zone lie near its stamps in logs with absolute
+    times, so the median difference, rounded to 15 minutes, is the offset of the zone (and only that: a clock
+    that is some seconds wrong stays wrong here, and shows as a lag in the agreement).
     """
     local = [i for i, source in enumerate(collector.sources) if source["zone"] == LOCAL]
     absolute = ~np.isin(calls["source"], local)
@@ -140,15 +146,24 @@ def settle_zones(collector: Collector, calls: Table, marks: Table, gaps: Table, 
         reference |= dict(zip(calls[name][usable].tolist(), calls["arrive_ns"][usable].tolist(), strict=True))
     for place in local:
         source = collector.sources[place]
-        parts = [(calls, ("arrive_ns", "depart_ns")), (marks, ("at_ns", "until_ns")), (gaps, ("begin_ns", "end_ns"))]
+        parts = [
+            (calls, ("arrive_ns", "depart_ns")),
+            (marks, ("at_ns", "until_ns")),
+            (gaps, ("begin_ns", "end_ns")),
+        ]
         rows = [np.flatnonzero(table["source"] == place) for table, _ in parts]
         if zone is not None:
             source["zone"] = zone
-            shifts = [_zone_offsets(zone, table[names[0]][at]) for (table, names), at in zip(parts, rows, strict=True)]
+            shifts = [
+                _zone_offsets(zone, table[names[0]][at])
+                for (table, names), at in zip(parts, rows, strict=True)
+            ]
         else:
             stamps = {**_first_stamps(calls, "arrive_ns", rows[0]), **_first_stamps(marks, "at_ns", rows[1])}
             offset = _zone_from_ids(stamps, reference, collector)
-            source["zone"] = "UTC (assumed)" if offset is None else f"UTC{(offset or 0) / 3.6e12:+g} h (found by IDs)"
+            source["zone"] = (
+                "UTC (assumed)" if offset is None else f"UTC{(offset or 0) / 3.6e12:+g} h (found by IDs)"
+            )
             collector.count("zone_assumed", offset is None)
             shifts = [np.full(len(at), offset or 0, dtype=np.int64) for at in rows]
         for (table, names), at, shift in zip(parts, rows, shifts, strict=True):
@@ -167,7 +182,9 @@ def _first_stamps(table: Table, stamp: str, rows: NDArray[np.int64]) -> dict[int
 
 def _zone_from_ids(stamps: dict[int, int], reference: dict[int, int], collector: Collector) -> int | None:
     """Offset of a log from UTC in ns; None when no request ID stands in both."""
-    differences = np.array([at - reference[code] for code, at in stamps.items() if code in reference], dtype=np.int64)
+    differences = np.array(
+        [at - reference[code] for code, at in stamps.items() if code in reference], dtype=np.int64
+    )
     if not len(differences):
         return None
     steps = np.rint(differences / ZONE_STEP_NS).astype(np.int64)
@@ -178,12 +195,15 @@ def _zone_from_ids(stamps: dict[int, int], reference: dict[int, int], collector:
 
 
 def _zone_offsets(zone: str, at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Offset of local stamps from UTC, ns, per stamp. In the doubled hour of autumn the first pass is meant."""
+    """Offset of local stamps from UTC, ns, per stamp. In the doubled hour of autumn the first pass is
+    meant."""
     try:
         info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise TapscopeError(
-            f"{zone!r} is not a time zone", remedy="Use a name such as UTC or Europe/Berlin.", exit_code=ExitCode.USAGE
+            f"{zone!r} is not a time zone",
+            remedy="Use a name such as UTC or Europe/Berlin.",
+            exit_code=ExitCode.USAGE,
         ) from error
     slots, slot_of = np.unique(at_ns // ZONE_STEP_NS, return_inverse=True)
     offsets = []
@@ -240,8 +260,8 @@ def _narrow_down(calls: Table, marks: Table, collector: Collector) -> None:
 
 
 def _ids_from_statements(calls: Table, marks: Table, collector: Collector) -> None:
-    """IDs of database calls that carry none (COMMIT and its like): the application logged which request had the
-    connection at that time; in place."""
+    """IDs of database calls that carry none (COMMIT and its like): the application logged which request had
+    the connection at that time; in place."""
     statements = _of_kind(marks, MarkKind.STATEMENT)
     known = statements["thread"] >= 0
     at, until = statements["at_ns"][known], statements["until_ns"][known]
@@ -262,7 +282,9 @@ def _downstream(calls: Table, marks: Table, collector: Collector) -> Table:
     owner = _owners(calls, sending)
     collector.count("sending_without_call", int(np.count_nonzero(owner < 0)))
     # The first receiving after a sending, of the same request: the last one when time runs backwards.
-    answer = last_before(receiving["request_id"], -receiving["at_ns"], sending["request_id"], -sending["at_ns"])
+    answer = last_before(
+        receiving["request_id"], -receiving["at_ns"], sending["request_id"], -sending["at_ns"]
+    )
     for i in np.flatnonzero(owner >= 0).tolist():
         call, sent = int(owner[i]), int(sending["at_ns"][i])
         received, handled = -1, int(calls["handled_ns"][call])

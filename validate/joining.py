@@ -13,7 +13,8 @@ Ints = NDArray[np.integer[Any]]
 def last_before(group_a: Ints, at_a: Ints, group_b: Ints, at_b: Ints) -> NDArray[np.int64]:
     """For every row of b the row of a in the same group with the greatest time that is not later; -1 if none.
 
-    Rows with a group below 0 belong to no group and find nothing. Of rows of a at one time the last one is taken.
+    Rows with a group below 0 belong to no group and find nothing. Of rows of a at one time the last one is
+    taken.
     """
     count = len(group_a)
     group = np.concatenate([group_a, group_b])

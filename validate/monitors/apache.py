@@ -1,10 +1,11 @@
 """Apache httpd: access log (upstream arrival and departure) and error log (downstream sending and receiving).
 
 Access log, one line per request, fields `name=value` in any order (docs/validation.md has the LogFormat):
-id=%{X-Request-ID}i beg=%{begin:usec}t end=%{end:usec}t D=%D s=%>s conn=%a:%{remote}p jk=%{JK_REQUEST_DURATION}n
-UA = beg, UD = end (the line is written after the last byte went to the network layer), DR = DS + jk.
-Error log: `LogMessage "DS id=..." hook=insert_filter` stamps the moment before the request goes downstream; with
-mod_proxy_ajp the trace line END_RESPONSE stamps its return. Stamps of the error log are local time without a zone.
+id=%{X-Request-ID}i beg=%{begin:usec}t end=%{end:usec}t D=%D s=%>s conn=%a:%{remote}p
+jk=%{JK_REQUEST_DURATION}n UA = beg, UD = end (the line is written after the last byte went to the network
+layer), DR = DS + jk. Error log: `LogMessage "DS id=..." hook=insert_filter` stamps the moment before the
+request goes downstream; with mod_proxy_ajp the trace line END_RESPONSE stamps its return. Stamps of the error
+log are local time without a zone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tapscope.validate.monitors.lines import (
     Format,
     LogFile,
     Stay,
-    Unreadable,
+    UnreadableError,
     local_ns,
     number_or_none,
     outside_quotes,
@@ -37,7 +38,8 @@ _NS_PER_US = 1000
 
 
 def microseconds(text: str) -> int:
-    """mod_jk writes its duration as seconds with six digits ("0.005276"), older builds as whole microseconds."""
+    """mod_jk writes its duration as seconds with six digits ("0.005276"), older builds as whole
+    microseconds."""
     return round(float(text) * 1e6) if "." in text else int(text)
 
 
@@ -50,14 +52,16 @@ def read_access(file: LogFile, collector: Collector) -> None:
         fields = dict(_FIELD.findall(outside_quotes(text)))
         try:
             arrive = int(fields["beg"]) * _NS_PER_US
-            depart = int(fields["end"]) * _NS_PER_US if "end" in fields else arrive + int(fields["D"]) * _NS_PER_US
+            depart = (
+                int(fields["end"]) * _NS_PER_US if "end" in fields else arrive + int(fields["D"]) * _NS_PER_US
+            )
             handled = fields.get("jk", "-")
             handled_ns = -1 if handled in ("-", "") else microseconds(handled) * _NS_PER_US
         except (KeyError, ValueError):
-            raise Unreadable from None
+            raise UnreadableError from None
         if depart < arrive:
             collector.count("departs_before_arrival")
-            raise Unreadable
+            raise UnreadableError
         collector.add(
             tier=tier,
             host=host,
@@ -96,7 +100,7 @@ def read_error(file: LogFile, collector: Collector) -> None:
                 return None
         stamp = _STAMP.match(text)
         if stamp is None:
-            raise Unreadable
+            raise UnreadableError
         at = local_ns(stamp[1])
         collector.mark(kind, tier=tier, host=host, source=source, request_id=found[1], at_ns=at)
         return at, at

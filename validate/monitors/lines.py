@@ -1,4 +1,5 @@
-"""Log files as numbered lines: compressed and rotated files, cut last lines, bad lines, and stamps without a zone."""
+"""Log files as numbered lines: compressed and rotated files, cut last lines, bad lines, and stamps without a
+zone."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tapscope.store.errors import TapscopeError
 from tapscope.validate.event_calls import TIERS, Collector
 
 HEAD_LINES = 40
-"""So many lines decide what format a file has; an Apache error log starts with a page of start-up messages."""
+"""So many lines decide what format a file has; an Apache error log starts with a page of start-up
+messages."""
 
 SHOWN_CHARACTERS = 60
 """Of a line that is quoted in an error: enough to recognise it, not enough to leak what users sent."""
@@ -33,7 +35,7 @@ class LogFile:
     host: str
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """A line that is not what its format promises. Counted, never shown to users as an exception."""
 
 
@@ -56,7 +58,8 @@ class Format:
 
 
 def stem(path: Path) -> str:
-    """File name without what rotation added: access.log, access.log.1, access.log-20261120.gz -> access.log."""
+    """File name without what rotation added: access.log, access.log.1, access.log-20261120.gz ->
+    access.log."""
     return _ROTATED.sub("", path.name)
 
 
@@ -69,8 +72,8 @@ def _open(path: Path) -> Any:
 def lines(path: Path, collector: Collector | None = None) -> Iterator[tuple[int, str]]:
     """(number from 1, text without line end) of every whole line.
 
-    A last line without line end was cut (the server was still writing): counted, not given. So is the rest of a
-    compressed file that ends too early.
+    A last line without line end was cut (the server was still writing): counted, not given. So is the rest of
+    a compressed file that ends too early.
     """
     number = 0
     try:
@@ -131,7 +134,7 @@ Stay = tuple[int, int]
 def read_lines(
     file: LogFile,
     collector: Collector,
-    format: Format,
+    form: Format,
     parse: Callable[[int, int, str], Stay | None],
     *,
     zone: str = "UTC epoch",
@@ -139,11 +142,12 @@ def read_lines(
 ) -> None:
     """Feed every line to `parse(source, number, text)` and keep the books of the file.
 
-    parse gives (arrive_ns, depart_ns) of the call it stored, None for a line that is no call, and raises Unreadable
-    for a line that should have been one. A lost line may have been a call: the time it may have lasted is stored as a
-    gap, so that no comparison uses it. More unreadable than readable lines: the log is not of this format.
+    parse gives (arrive_ns, depart_ns) of the call it stored, None for a line that is no call, and raises
+    UnreadableError for a line that should have been one. A lost line may have been a call: the time it may
+    have lasted is stored as a gap, so that no comparison uses it. More unreadable than readable lines: the
+    log is not of this format.
     """
-    tier = TIERS.index(format.tier)
+    tier = TIERS.index(form.tier)
     source = len(collector.sources)
     stays: list[Stay] = []
     lost_after: list[int] = []
@@ -156,7 +160,7 @@ def read_lines(
             continue
         try:
             stay = parse(source, number, text)
-        except Unreadable:
+        except UnreadableError:
             collector.count("unreadable_line")
             first_bad = first_bad or (number, text)
             lost_after.append(len(stays))
@@ -164,7 +168,7 @@ def read_lines(
         if stay is not None:
             stays.append(stay)
     if first_bad is not None and len(lost_after) > len(stays):
-        raise wrong_format(file.path, *first_bad, format.expected)
+        raise wrong_format(file.path, *first_bad, form.expected)
     if collector.counts.get("truncated_last_line", 0) > truncated:
         lost_after.append(len(stays))
         last += 1
@@ -174,8 +178,8 @@ def read_lines(
         {
             "path": str(file.path),
             "kind": "events",
-            "monitor": format.name,
-            "tier": format.tier,
+            "monitor": form.name,
+            "tier": form.tier,
             "host": file.host,
             "bytes": file.path.stat().st_size,
             "lines": last,
@@ -188,10 +192,9 @@ def read_lines(
     )
 
 
-def _add_gaps(
-    collector: Collector, tier: int, source: int, stays: list[Stay], lost_after: list[int]
-) -> None:
-    """A lost line departed between its neighbours (servers log at departure) and stayed as long as most calls do."""
+def _add_gaps(collector: Collector, tier: int, source: int, stays: list[Stay], lost_after: list[int]) -> None:
+    """A lost line departed between its neighbours (servers log at departure) and stayed as long as most calls
+    do."""
     if not stays:
         return
     lengths = [depart - arrive for arrive, depart in stays if depart >= 0]
@@ -212,21 +215,22 @@ def number_or_none(text: str) -> int:
 
 
 def outside_quotes(line: str) -> str:
-    """The line without what stands between its first and last quotation mark: the request line, which users wrote
-    and which could otherwise fake a field."""
+    """The line without what stands between its first and last quotation mark: the request line, which users
+    wrote and which could otherwise fake a field."""
     first, last = line.find('"'), line.rfind('"')
     return line if first < 0 or last == first else line[:first] + line[last + 1 :]
 
 
 def local_ns(text: str) -> int:
-    """Nanoseconds since the epoch of 'YYYY-MM-DD hh:mm:ss[.ffffff]' as if it were UTC; Unreadable if it is not that.
+    """Nanoseconds since the epoch of 'YYYY-MM-DD hh:mm:ss[.ffffff]' as if it were UTC; UnreadableError if it
+    is not that.
 
     The zone is settled later for the whole log (events.settle_zones): a log line has too little to tell it.
     """
     try:
         at = datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
-        raise Unreadable from None
+        raise UnreadableError from None
     return ((at - _EPOCH) // timedelta(microseconds=1)) * 1000
 
 

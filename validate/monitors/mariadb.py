@@ -1,10 +1,12 @@
-"""MariaDB: rows of mysql.slow_log (arrival and departure) or of mysql.general_log (arrival only), tab-separated.
+"""MariaDB: rows of mysql.slow_log (arrival and departure) or of mysql.general_log (arrival only),
+tab-separated.
 
-Export with a header line, as `mariadb --batch -e "SELECT * FROM mysql.slow_log"` does. With long_query_time=0 the slow
-log holds every COM_QUERY and COM_STMT_EXECUTE: UA = start_time, UD = start_time + query_time, both in microseconds.
-Other commands (Prepare, Ping, Quit ...) are not in it, or only as "administrator command: NAME".
-thread_id is the connection id of the handshake. The request ID stands in a comment /*ID=...*/ or is a bound string.
-start_time and event_time are in the session's time zone, which the log does not name.
+Export with a header line, as `mariadb --batch -e "SELECT * FROM mysql.slow_log"` does. With long_query_time=0
+the slow log holds every COM_QUERY and COM_STMT_EXECUTE: UA = start_time, UD = start_time + query_time, both
+in microseconds. Other commands (Prepare, Ping, Quit ...) are not in it, or only as "administrator command:
+NAME". thread_id is the connection id of the handshake. The request ID stands in a comment /*ID=...*/ or is a
+bound string. Rows of connections without an address came over the server's local socket, which no tap sees:
+counted, left out. start_time and event_time are in the session's time zone, which the log does not name.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from tapscope.validate.monitors.lines import (
     Format,
     LogFile,
     Stay,
-    Unreadable,
+    UnreadableError,
     header,
     local_ns,
     number_or_none,
@@ -33,16 +35,19 @@ _COMMENT = re.compile(r"/\*\s*ID=([^*\s]+)\s*\*/")
 _QUOTED = re.compile(r"'([^'\\]{1,128})'")
 _ADMINISTRATOR = re.compile(r"#? ?administrator command: (\w+)")
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$")
+_NO_ADDRESS = re.compile(r"\[\s*\]\s*$")
 _TIER = TIERS.index("db")
 
 
 def duration_ns(text: str) -> int:
-    """Nanoseconds of 'hh:mm:ss.ffffff'; Unreadable if it is not that."""
+    """Nanoseconds of 'hh:mm:ss.ffffff'; UnreadableError if it is not that."""
     match = _DURATION.match(text)
     if match is None:
-        raise Unreadable
+        raise UnreadableError
     hours, minutes, seconds = (int(part) for part in match.groups()[:3])
-    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + int((match[4] or "0").ljust(6, "0")) * 1_000
+    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + int(
+        (match[4] or "0").ljust(6, "0")
+    ) * 1_000
 
 
 def request_id_of(statement: str, collector: Collector) -> str:
@@ -62,12 +67,15 @@ def read_slow(file: LogFile, collector: Collector) -> None:
     host = collector.hosts.code(file.host)
     columns = header(file, ("start_time", "query_time", "sql_text"), SLOW.expected)
     start_at, time_at, text_at = (columns[name] for name in ("start_time", "query_time", "sql_text"))
-    thread_at = columns.get("thread_id")
+    thread_at, user_at = columns.get("thread_id"), columns.get("user_host")
 
-    def parse(source: int, number: int, text: str) -> Stay:
+    def parse(source: int, number: int, text: str) -> Stay | None:
         cells = text.split("\t")
         if len(cells) != len(columns):
-            raise Unreadable
+            raise UnreadableError
+        if user_at is not None and _NO_ADDRESS.search(cells[user_at]):
+            collector.count("db.local_connection")
+            return None
         arrive = local_ns(cells[start_at])
         depart = arrive + duration_ns(cells[time_at])
         administrator = _ADMINISTRATOR.match(cells[text_at])
@@ -94,12 +102,15 @@ def read_general(file: LogFile, collector: Collector) -> None:
     host = collector.hosts.code(file.host)
     columns = header(file, ("event_time", "command_type", "argument"), GENERAL.expected)
     time_at, command_at, text_at = (columns[name] for name in ("event_time", "command_type", "argument"))
-    thread_at = columns.get("thread_id")
+    thread_at, user_at = columns.get("thread_id"), columns.get("user_host")
 
-    def parse(source: int, number: int, text: str) -> Stay:
+    def parse(source: int, number: int, text: str) -> Stay | None:
         cells = text.split("\t")
         if len(cells) != len(columns):
-            raise Unreadable
+            raise UnreadableError
+        if user_at is not None and _NO_ADDRESS.search(cells[user_at]):
+            collector.count("db.local_connection")
+            return None
         arrive = local_ns(cells[time_at])
         collector.add(
             tier=_TIER,

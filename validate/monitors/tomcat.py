@@ -1,17 +1,19 @@
-"""Tomcat: access log (arrival to the millisecond, stay to the microsecond) and the application's own event files.
+"""Tomcat: access log (arrival to the millisecond, stay to the microsecond) and the application's own event
+files.
 
 AccessLogValve, one line per request, fields `name=value` in any order (docs/validation.md has the pattern):
 id=%{X-Request-ID}i beg=%{begin:msec}t end=%{end:msec}t D=%D s=%s thr=%I a=%a:%{remote}p
 UA lies in [beg, beg + 1 ms), UD = UA + D (Tomcat 10.1 writes D in microseconds).
-The application's files stamp in microseconds, inside the server: they narrow the arrival down, and give DS and DR:
+The application's files stamp in microseconds, inside the server: they narrow the arrival down, and give DS
+and DR:
 * one line per request `id=.. ua=.. ds=.. dr=.. ud=..`, or
-* requests.tsv (request_id, ua_us, ud_us, ...) and statements.tsv (request_id, ordinal, ds_us, dr_us, thread_id).
+* requests.tsv (request_id, ua_us, ud_us, ...) and statements.tsv (request_id, ordinal, ds_us, dr_us,
+  thread_id).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
@@ -19,7 +21,7 @@ from tapscope.validate.monitors.lines import (
     Format,
     LogFile,
     Stay,
-    Unreadable,
+    UnreadableError,
     header,
     number_or_none,
     outside_quotes,
@@ -54,7 +56,7 @@ def read_access(file: LogFile, collector: Collector) -> None:
             stay = int(fields["D"]) * _NS_PER_US
             end = int(fields["end"]) * _NS_PER_MS if "end" in fields else begin + stay
         except (KeyError, ValueError):
-            raise Unreadable from None
+            raise UnreadableError from None
         if abs(end - begin - stay) > CLOCK_STEP_NS:
             collector.count("clock_step")
         arrive = begin + _NS_PER_MS // 2
@@ -84,51 +86,59 @@ def read_events(file: LogFile, collector: Collector) -> None:
     def parse(source: int, number: int, text: str) -> Stay:
         match = _EVENT.match(text)
         if match is None:
-            raise Unreadable
+            raise UnreadableError
         arrive, send, receive, depart = (int(stamp) * _NS_PER_US for stamp in match.groups()[1:])
         where = {"tier": _TIER, "host": host, "source": source}
         collector.mark(MarkKind.INSIDE, request_id=match[1], at_ns=arrive, until_ns=depart, **where)
-        collector.mark(MarkKind.STATEMENT, request_id=match[1], at_ns=send, until_ns=receive, ordinal=0, **where)
+        collector.mark(
+            MarkKind.STATEMENT, request_id=match[1], at_ns=send, until_ns=receive, ordinal=0, **where
+        )
         return arrive, depart
 
     read_lines(file, collector, EVENTS, parse)
 
 
-def _reader(
-    format: Callable[[], Format], begin: str, end: str, kind: MarkKind
-) -> Callable[[LogFile, Collector], None]:
-    """Reader of a tab-separated event file with a header line and one interval per row."""
+def read_requests(file: LogFile, collector: Collector) -> None:
+    """requests.tsv: when a filter in front of the application saw the request come and go."""
+    _read_intervals(file, collector, REQUESTS, ("ua_us", "ud_us"), MarkKind.INSIDE)
 
-    def read(file: LogFile, collector: Collector) -> None:
-        host = collector.hosts.code(file.host)
-        columns = header(file, ("request_id", begin, end), format().expected)
-        id_at, begin_at, end_at = (columns[name] for name in ("request_id", begin, end))
-        ordinal_at, thread_at = columns.get("ordinal"), columns.get("thread_id")
 
-        def parse(source: int, number: int, text: str) -> Stay:
-            cells = text.split("\t")
-            if len(cells) != len(columns):
-                raise Unreadable
-            try:
-                at, until = int(cells[begin_at]) * _NS_PER_US, int(cells[end_at]) * _NS_PER_US
-            except ValueError:
-                raise Unreadable from None
-            collector.mark(
-                kind,
-                tier=_TIER,
-                host=host,
-                source=source,
-                request_id=cells[id_at],
-                at_ns=at,
-                until_ns=until,
-                ordinal=-1 if ordinal_at is None else number_or_none(cells[ordinal_at]),
-                thread=-1 if thread_at is None else number_or_none(cells[thread_at]),
-            )
-            return at, until
+def read_statements(file: LogFile, collector: Collector) -> None:
+    """statements.tsv: when the application sent each statement and had its answer."""
+    _read_intervals(file, collector, STATEMENTS, ("ds_us", "dr_us"), MarkKind.STATEMENT)
 
-        read_lines(file, collector, format(), parse, skip=1)
 
-    return read
+def _read_intervals(
+    file: LogFile, collector: Collector, form: Format, stamps: tuple[str, str], kind: MarkKind
+) -> None:
+    """A tab-separated event file with a header line and one interval per row."""
+    host = collector.hosts.code(file.host)
+    columns = header(file, ("request_id", *stamps), form.expected)
+    id_at, begin_at, end_at = (columns[name] for name in ("request_id", *stamps))
+    ordinal_at, thread_at = columns.get("ordinal"), columns.get("thread_id")
+
+    def parse(source: int, number: int, text: str) -> Stay:
+        cells = text.split("\t")
+        if len(cells) != len(columns):
+            raise UnreadableError
+        try:
+            at, until = int(cells[begin_at]) * _NS_PER_US, int(cells[end_at]) * _NS_PER_US
+        except ValueError:
+            raise UnreadableError from None
+        collector.mark(
+            kind,
+            tier=_TIER,
+            host=host,
+            source=source,
+            request_id=cells[id_at],
+            at_ns=at,
+            until_ns=until,
+            ordinal=-1 if ordinal_at is None else number_or_none(cells[ordinal_at]),
+            thread=-1 if thread_at is None else number_or_none(cells[thread_at]),
+        )
+        return at, until
+
+    read_lines(file, collector, form, parse, skip=1)
 
 
 ACCESS = Format(
@@ -152,7 +162,7 @@ REQUESTS = Format(
     tier="app",
     family=re.compile(r"requests\.tsv$"),
     recognise=lambda head: {"request_id", "ua_us", "ud_us"} <= set(head[0].split("\t")) if head else False,
-    read=_reader(lambda: REQUESTS, "ua_us", "ud_us", MarkKind.INSIDE),
+    read=read_requests,
     expected="tab-separated columns request_id, ua_us, ud_us",
 )
 STATEMENTS = Format(
@@ -160,6 +170,6 @@ STATEMENTS = Format(
     tier="app",
     family=re.compile(r"statements\.tsv$"),
     recognise=lambda head: {"request_id", "ds_us", "dr_us"} <= set(head[0].split("\t")) if head else False,
-    read=_reader(lambda: STATEMENTS, "ds_us", "dr_us", MarkKind.STATEMENT),
+    read=read_statements,
     expected="tab-separated columns request_id, ds_us, dr_us",
 )

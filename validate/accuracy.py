@@ -1,0 +1,373 @@
+"""Path accuracy: are the links of a reconstruction the true ones?
+
+Edge: the parent of one call. Path: the tree of calls of one transaction; it is correct when every call in it
+is there, none is there that does not belong, and every parent is right (METHOD 1). Completeness and accuracy
+of paths as vPath 2.1 defines them: correct paths / paths that exist, correct paths / paths reported.
+True parent of a call: of the calls with the same request ID that its own requester's address received, and
+whose stay holds its arrival, the one that arrived last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.analyze.load import level
+from tapscope.store.codes import LinkKind
+from tapscope.validate.event_calls import Names, Table
+from tapscope.validate.joining import last_before
+from tapscope.validate.tap import Tap
+from tapscope.validate.truth import ONE_WAY, Keys, Truth, csv_rows, key_of, match
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+PROBABILITY_BINS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+CONCURRENCY_BINS = (1, 2, 3, 5, 9, 17, 33, 65)
+"""Lower ends; the last bucket is open."""
+
+_LINKS_KEY = ("ts_ns", "src", "sport", "dst", "dport", "tcp_seq")
+LINKS_NEEDED = tuple(f"child_{c}" for c in _LINKS_KEY) + tuple(f"parent_{c}" for c in _LINKS_KEY) + ("kind",)
+
+
+@dataclass
+class LinkedCalls:
+    """Calls and what a reconstruction says about their parents; one row per call, all arrays of one length.
+
+    depart_ns : -1 unknown; parent : row of the reported parent, -1 none; kind : LinkKind; probability : of
+        the edge
+    """
+
+    keys: Keys
+    depart_ns: Ints
+    parent: Ints
+    kind: Ints
+    probability: NDArray[np.float64]
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EdgeAccuracy:
+    """One tier pair. edges = right + wrong + unlinked; accuracy = right / edges; wrong_join_rate = wrong /
+    linked."""
+
+    pair: str
+    edges: int
+    right: int
+    wrong: int
+    unlinked: int
+    accuracy: float
+    wrong_join_rate: float
+
+
+@dataclass(frozen=True)
+class PathAccuracy:
+    """Result of `paths`; every rate is NaN where nothing was there to be judged."""
+
+    edges: list[EdgeAccuracy]
+    paths_exist: int
+    paths_reported: int
+    paths_correct: int
+    completeness: float
+    accuracy: float
+    calibration: list[dict[str, float]]
+    calibration_error: float
+    concurrency: list[dict[str, Any]]
+    counters: dict[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def from_run(tap: Tap, links: Table, addresses: Names) -> LinkedCalls:
+    """The links of a run file."""
+    conn = tap.calls["conn"]
+    codes = np.array([addresses.code(text) for text in tap.addresses], dtype=np.int64)
+    count = len(conn)
+    parent = np.full(count, -1, dtype=np.int64)
+    kind = np.full(count, int(LinkKind.UNKNOWN), dtype=np.int64)
+    probability = np.zeros(count)
+    parent[links["child"]] = links["parent"]
+    kind[links["child"]] = links["kind"]
+    probability[links["child"]] = links["probability"]
+    return LinkedCalls(
+        keys_of(tap, codes), tap.calls["depart_ns"].astype(np.int64), parent, kind, probability
+    )
+
+
+def keys_of(tap: Tap, codes: Ints) -> Keys:
+    """Keys of the calls of a run file; `codes` maps its address list."""
+    conn, connections = tap.calls["conn"], tap.connections
+    return Keys(
+        tap.calls["arrive_ns"].astype(np.int64),
+        codes[connections["client_addr"][conn]],
+        connections["client_port"][conn].astype(np.int64),
+        codes[connections["server_addr"][conn]],
+        connections["server_port"][conn].astype(np.int64),
+        tap.calls["tcp_seq"].astype(np.int64),
+    )
+
+
+def from_csv(path: str | Path, addresses: Names) -> LinkedCalls:
+    """A `links` export (also of another tool): one row per call, roots included; departures are unknown."""
+    path = Path(path)
+    counters: dict[str, int] = {}
+    child: list[tuple[int, ...]] = []
+    parent: list[tuple[int, ...]] = []
+    of_child: list[int] = []
+    kinds, probabilities = [], []
+    kind_codes = {kind.name.lower(): int(kind) for kind in LinkKind}
+    for row in csv_rows(path, LINKS_NEEDED, counters, "links"):
+        try:
+            key = key_of(row, "child_", addresses)
+            above = key_of(row, "parent_", addresses) if row["parent_ts_ns"] else None
+            kind = kind_codes[row["kind"]]
+            probability = float(row.get("probability") or "nan")
+        except (KeyError, ValueError):
+            counters["links.bad_row"] = counters.get("links.bad_row", 0) + 1
+            continue
+        if above is not None:
+            parent.append(above)
+            of_child.append(len(child))
+        child.append(key)
+        kinds.append(kind)
+        probabilities.append(probability)
+    keys = _keys(child)
+    found = np.empty(0, dtype=np.int64)
+    if parent:  # several children share a parent, and match gives a row only once: match distinct keys
+        block, distinct = np.unique(np.array(parent, dtype=np.int64), axis=0, return_inverse=True)
+        found = match(_keys([tuple(row) for row in block.tolist()]), keys)[distinct.reshape(-1)]
+        counters["links.parent_not_in_file"] = int(np.count_nonzero(found < 0))
+    rows = np.full(len(child), -1, dtype=np.int64)
+    rows[np.array(of_child, dtype=np.int64)] = found
+    return LinkedCalls(
+        keys=keys,
+        depart_ns=np.full(len(child), -1, dtype=np.int64),
+        parent=rows,
+        kind=np.array(kinds, dtype=np.int64),
+        probability=np.array(probabilities, dtype=np.float64),
+        counters=counters,
+    )
+
+
+def _keys(rows: list[tuple[int, ...]]) -> Keys:
+    block = np.array(rows, dtype=np.int64).reshape(-1, 6)
+    return Keys(*(block[:, i] for i in range(6)))
+
+
+def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
+    """Judge links by a truth file. Calls that the truth does not know, or that belong to no transaction, are
+    not judged and are counted; so are truth rows that the tap has no call for."""
+    counters = {**truth.counters, **linked.counters}
+    row_of = match(linked.keys, truth.keys)
+    ids = np.where(row_of >= 0, truth.request_id[row_of], -1) if len(truth.keys) else row_of
+    judged = ids >= 0
+    protocols = np.array(truth.protocol or [""], dtype=object)
+    protocol = np.where(row_of >= 0, protocols[row_of], "")
+    counters["calls_without_truth"] = int(np.count_nonzero(row_of < 0))
+    counters["calls_in_no_transaction"] = int(np.count_nonzero((row_of >= 0) & ~judged))
+    unseen = np.ones(len(truth.keys), dtype=bool)
+    unseen[row_of[row_of >= 0]] = False
+    one_way = np.array([kind in ONE_WAY for kind in truth.kind], dtype=bool)
+    counters["truth_one_way"] = int(np.count_nonzero(unseen & one_way))
+    unseen &= ~one_way
+    counters["truth_without_call"] = int(np.count_nonzero(unseen))
+
+    true_parent = _true_parents(linked, ids)
+    entry = _entry_listeners(linked.keys, judged, true_parent)
+    is_root = judged & (true_parent < 0) & entry
+    stray = judged & (true_parent < 0) & ~entry
+    counters["parent_not_captured"] = int(np.count_nonzero(stray))
+    edge = judged & (true_parent >= 0)
+    right = np.select(
+        [edge, is_root, stray],
+        [linked.parent == true_parent, linked.kind == LinkKind.ROOT, linked.parent < 0],
+        default=False,
+    )
+    counters["roots_linked_to_a_parent"] = int(np.count_nonzero(is_root & (linked.parent >= 0)))
+    counters["roots_unknown"] = int(np.count_nonzero(is_root & (linked.kind == LinkKind.UNKNOWN)))
+
+    true_root = _roots(np.where(edge, true_parent, -1))
+    reported_root = _roots(linked.parent)
+    bad = np.zeros(len(ids), dtype=bool)  # indexed by root call
+    bad[true_root[judged & ~right]] = True
+    extra = judged & (reported_root != true_root)
+    bad[reported_root[extra]] = True
+    lost_ids = np.unique(truth.request_id[unseen & (truth.request_id >= 0)])
+    bad[is_root & np.isin(ids, lost_ids)] = True
+    attached = ~judged & (linked.parent >= 0)
+    counters["unjudged_calls_in_paths"] = int(np.count_nonzero(attached))
+    correct = int(np.count_nonzero(is_root & ~bad & (linked.kind == LinkKind.ROOT)))
+    known_ids = np.unique(ids[is_root])
+    roots_unseen = int(np.count_nonzero(~np.isin(lost_ids, known_ids)))
+    counters["paths_whose_root_was_not_captured"] = roots_unseen
+    exist = int(np.count_nonzero(is_root)) + roots_unseen
+    reported = int(np.count_nonzero(judged & (linked.kind == LinkKind.ROOT)))
+    calibration, error = _calibration(linked.probability, edge & (linked.kind == LinkKind.LINKED), right)
+    return PathAccuracy(
+        edges=_edges(edge, right, linked, protocol, true_parent),
+        paths_exist=exist,
+        paths_reported=reported,
+        paths_correct=correct,
+        completeness=_rate(correct, exist),
+        accuracy=_rate(correct, reported),
+        calibration=calibration,
+        calibration_error=error,
+        concurrency=_concurrency(linked, edge, right, true_parent, protocol),
+        counters={name: value for name, value in sorted(counters.items()) if value},
+    )
+
+
+def _rate(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def _true_parents(linked: LinkedCalls, ids: Ints) -> Ints:
+    """Row of the true parent of every call; -1 for those without ID and those whose parent is not there.
+
+    Listener by listener, so that on one address (loopback) a call is not taken for the parent of its sibling.
+    """
+    keys = linked.keys
+    until = np.where(linked.depart_ns >= 0, linked.depart_ns, np.iinfo(np.int64).max)
+    listeners, listener = np.unique(np.stack([keys.dst, keys.dport]), axis=1, return_inverse=True)
+    listener = listener.reshape(-1)
+    best = np.full(len(keys), -1, dtype=np.int64)
+    for number, (address, _) in enumerate(listeners.T.tolist()):
+        above = np.flatnonzero((listener == number) & (ids >= 0))
+        below = np.flatnonzero((listener != number) & (keys.src == address) & (ids >= 0))
+        if not len(above) or not len(below):
+            continue
+        at = keys.ts_ns[below]
+        found = last_before(ids[above], keys.ts_ns[above], ids[below], at)
+        row = np.where(found >= 0, above[found], -1)
+        closed = (row >= 0) & (until[row] < at)
+        for place in np.flatnonzero(
+            closed
+        ).tolist():  # an ID that came twice: an older call may still be open
+            same = above[ids[above] == ids[below[place]]]
+            holds = same[(keys.ts_ns[same] <= at[place]) & (until[same] >= at[place])]
+            row[place] = holds[np.argmax(keys.ts_ns[holds])] if len(holds) else -1
+        known = best[below]
+        later = (row >= 0) & ((known < 0) | (keys.ts_ns[row] > keys.ts_ns[known]))
+        best[below[later]] = row[later]
+    return best
+
+
+def _entry_listeners(keys: Keys, judged: Bools, true_parent: Ints) -> Bools:
+    """Per call: was it made to a listener most of whose calls have no parent? Transactions begin there."""
+    _, listener = np.unique(np.stack([keys.dst, keys.dport]), axis=1, return_inverse=True)
+    listener = listener.reshape(-1)
+    size = int(listener.max()) + 1 if len(listener) else 0
+    calls = np.bincount(listener[judged], minlength=size)
+    parentless = np.bincount(listener[judged & (true_parent < 0)], minlength=size)
+    return np.asarray((2 * parentless > calls)[listener], dtype=bool)
+
+
+def _roots(parent: Ints) -> Ints:
+    """Topmost ancestor of every row; a row without parent is its own. Rows of a cycle get some row of it."""
+    above = np.where(parent >= 0, parent, np.arange(len(parent)))
+    for _ in range(max(len(parent), 1).bit_length()):
+        above = above[above]
+    return above
+
+
+def _edges(
+    edge: Bools, right: Bools, linked: LinkedCalls, protocol: NDArray[Any], true_parent: Ints
+) -> list[EdgeAccuracy]:
+    pairs = np.array(
+        [f"{protocol[p]}->{protocol[c]}" for c, p in _rows_with_parent(edge, true_parent)], dtype=object
+    )
+    rows = np.flatnonzero(edge)
+    found = []
+    for pair in sorted(set(pairs.tolist())):
+        here = rows[pairs == pair]
+        good = int(np.count_nonzero(right[here]))
+        joined = int(np.count_nonzero(linked.parent[here] >= 0))
+        found.append(
+            EdgeAccuracy(
+                pair=pair,
+                edges=len(here),
+                right=good,
+                wrong=joined - good,
+                unlinked=len(here) - joined,
+                accuracy=_rate(good, len(here)),
+                wrong_join_rate=_rate(joined - good, joined),
+            )
+        )
+    return found
+
+
+def _rows_with_parent(edge: Bools, true_parent: Ints) -> list[tuple[int, int]]:
+    rows = np.flatnonzero(edge)
+    return list(zip(rows.tolist(), true_parent[rows].tolist(), strict=True))
+
+
+def _calibration(
+    probability: NDArray[np.float64], linked: Bools, right: Bools
+) -> tuple[list[dict[str, float]], float]:
+    """Per bin of probability: edges, mean probability, share right. Error: mean gap between the two, by
+    edges."""
+    known = linked & np.isfinite(probability)
+    p, good = probability[known], right[known]
+    place = np.clip(np.searchsorted(PROBABILITY_BINS, p, side="right") - 1, 0, len(PROBABILITY_BINS) - 2)
+    table = []
+    error = 0.0
+    for number in range(len(PROBABILITY_BINS) - 1):
+        here = place == number
+        count = int(np.count_nonzero(here))
+        if not count:
+            continue
+        mean, share = float(p[here].mean()), float(good[here].mean())
+        error += count * abs(mean - share)
+        table.append(
+            {
+                "from": PROBABILITY_BINS[number],
+                "to": PROBABILITY_BINS[number + 1],
+                "edges": count,
+                "mean_probability": mean,
+                "right": share,
+            }
+        )
+    return table, error / len(p) if len(p) else float("nan")
+
+
+def _concurrency(
+    linked: LinkedCalls, edge: Bools, right: Bools, true_parent: Ints, protocol: NDArray[Any]
+) -> list[dict[str, Any]]:
+    """Edge accuracy by the number of calls in flight at the true parent's listener when the child was
+    sent."""
+    known = linked.depart_ns >= 0
+    if not known.any():
+        return []
+    keys = linked.keys
+    _, listener = np.unique(np.stack([keys.dst, keys.dport]), axis=1, return_inverse=True)
+    listener = listener.reshape(-1)
+    rows = np.flatnonzero(edge)
+    parents = true_parent[rows]
+    busy = np.zeros(len(rows), dtype=np.int64)
+    for number in np.unique(listener[parents]).tolist():
+        inside = known & (listener == number)
+        here = listener[parents] == number
+        begin, end = np.sort(keys.ts_ns[inside]), np.sort(linked.depart_ns[inside])
+        busy[here] = level(begin, end, keys.ts_ns[rows[here]])
+    pairs = np.array(
+        [f"{protocol[p]}->{protocol[c]}" for c, p in _rows_with_parent(edge, true_parent)], dtype=object
+    )
+    bucket = np.searchsorted(CONCURRENCY_BINS, np.maximum(busy, 1), side="right") - 1
+    table = []
+    for pair in sorted(set(pairs.tolist())):
+        for number, low in enumerate(CONCURRENCY_BINS):
+            here = rows[(pairs == pair) & (bucket == number)]
+            if len(here):
+                high = CONCURRENCY_BINS[number + 1] - 1 if number + 1 < len(CONCURRENCY_BINS) else None
+                good = int(np.count_nonzero(right[here]))
+                table.append(
+                    {"pair": pair, "from": low, "to": high, "edges": len(here), "right": good}
+                    | {"accuracy": _rate(good, len(here))}
+                )
+    return table

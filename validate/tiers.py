@@ -1,0 +1,142 @@
+"""Which calls of the tap and of the logs are the same thing: tiers to nodes, and like compared with like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.analyze.load import window_edges
+from tapscope.store.codes import Protocol
+from tapscope.validate.event_calls import EventCalls
+from tapscope.validate.monitors.mariadb import STATEMENT
+from tapscope.validate.statistics import pearson
+from tapscope.validate.tap import Tap
+
+Ints = NDArray[np.int64]
+
+PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
+    "web": (Protocol.HTTP,),
+    "app": (Protocol.AJP, Protocol.HTTP),
+    "db": (Protocol.MYSQL,),
+}
+"""Protocols in which a tier may be called."""
+
+LOGGED_STATEMENTS = (STATEMENT, "Query", "Execute")
+"""Commands of the database's logs that run a statement; the rest is not in every log and is left out on both
+sides."""
+
+_MATCH_WIDTH_NS = 50_000_000
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The calls of one tier, as the tap and as the logs have them, like with like.
+
+    nodes : rows of nodes; what : in words what is compared; tap_rows, log_rows : rows of the calls tables
+    arrive and depart : ns, -1 for a departure that is not known; left_out : what one side has and the other
+        cannot
+    """
+
+    tier: str
+    nodes: list[int]
+    what: str
+    tap_rows: Ints
+    log_rows: Ints
+    tap_arrive: Ints
+    tap_depart: Ints
+    log_arrive: Ints
+    log_depart: Ints
+    left_out: dict[str, int]
+
+
+def nodes_of_tiers(tap: Tap, events: EventCalls, manifest: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Nodes that each tier of the logs is compared with.
+
+    From the manifest (`hosts`: tier -> address, `ports`: tier -> port) where it names a tier; else, host by
+    host of the logs, the node of a protocol the tier may have whose queue length goes most alike. A node
+    serves one tier.
+    """
+    found: dict[str, list[int]] = {}
+    for tier in events.tiers():
+        address, port = (manifest.get(part, {}).get(tier) for part in ("hosts", "ports"))
+        wanted = {address, f"{address}:{port}"} - {None}
+        nodes = [i for i, name in enumerate(tap.node_names) if name in wanted]
+        if nodes:
+            found[tier] = nodes
+    taken = {node for nodes in found.values() for node in nodes}
+    rest = [tier for tier in events.tiers() if tier not in found]
+    offers = sorted(
+        (offer for tier in rest for offer in _likeness(tap, events, tier, taken)), key=lambda offer: -offer[0]
+    )
+    served: set[tuple[str, int]] = set()
+    for _, tier, host, node in offers:
+        if node in taken or (tier, host) in served:
+            continue
+        taken.add(node)
+        served.add((tier, host))
+        found.setdefault(tier, []).append(node)
+    return found
+
+
+def _likeness(tap: Tap, events: EventCalls, tier: str, taken: set[int]) -> list[tuple[float, str, int, int]]:
+    """(correlation of arrivals per window, tier, host, node) for every host of the tier and node it could
+    be."""
+    allowed = np.isin(tap.calls["protocol"], [int(p) for p in PROTOCOLS[tier]])
+    rows = events.of_tier(tier)
+    edges = window_edges(*tap.capture_ns, _MATCH_WIDTH_NS)
+    offers = []
+    for host in np.unique(events.calls["host"][rows]).tolist():
+        arrive = np.sort(events.calls["arrive_ns"][rows[events.calls["host"][rows] == host]])
+        logged = np.diff(np.searchsorted(arrive, edges)).astype(np.float64)
+        for node in np.unique(tap.calls["server_node"][allowed]).tolist():
+            if node in taken:
+                continue
+            seen = np.sort(tap.begin_ns[allowed & (tap.calls["server_node"] == node)])
+            likeness = pearson(np.diff(np.searchsorted(seen, edges)).astype(np.float64), logged)
+            if likeness > 0:
+                offers.append((likeness, tier, host, node))
+    return offers
+
+
+def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compared:
+    """Choose the calls of one tier that both sides can have.
+
+    A database log holds statements only (Query, Execute): LOGIN, PING, PREPARE and their like are left out
+    and counted. A log that names the protocol of its calls is compared with calls of that protocol.
+    """
+    rows = events.of_tier(tier)
+    here = np.isin(tap.calls["server_node"], nodes) & (tap.begin_ns >= 0)
+    left_out: dict[str, int] = {}
+    if tier == "db":
+        statement = tap.statement()
+        left_out["tap_calls_without_statement"] = int(np.count_nonzero(here & ~statement))
+        here &= statement
+        codes = [code for code, text in enumerate(events.commands) if text in LOGGED_STATEMENTS]
+        logged = np.isin(events.calls["command"][rows], codes)
+        left_out["log_rows_without_statement"] = int(np.count_nonzero(~logged))
+        rows = rows[logged]
+    served = {int(p) for p in np.unique(tap.calls["protocol"][here]).tolist()}
+    spoken = events.calls["protocol"][rows]
+    alike = np.isin(spoken, [*served, int(Protocol.UNKNOWN)])
+    left_out["log_calls_of_another_protocol"] = int(np.count_nonzero(~alike))
+    rows = rows[alike]
+    chosen = np.flatnonzero(here)
+    names = ", ".join(tap.node_names[node] for node in nodes)
+    unit = "SQL statements" if tier == "db" else "calls"
+    protocols = "/".join(Protocol(p).name for p in sorted(served)) or "no"
+    return Compared(
+        tier=tier,
+        nodes=nodes,
+        what=f"{protocols} {unit} at {names}",
+        tap_rows=chosen,
+        log_rows=rows,
+        tap_arrive=tap.begin_ns[chosen],
+        tap_depart=tap.end_ns[chosen],
+        log_arrive=events.calls["arrive_ns"][rows],
+        log_depart=events.calls["depart_ns"][rows],
+        left_out={name: value for name, value in left_out.items() if value},
+    )
