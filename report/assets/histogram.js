@@ -1,0 +1,54 @@
+// Response times of all transactions: equal buckets on a logarithmic scale. A bar is a filter of the list.
+Tapscope.histogram = (() => {
+  const { data, theme, significant } = Tapscope;
+  const { edges_ms: edges, count } = data.histogram;
+  const chart = document.getElementById("histogram");
+  const listeners = [];
+  let chosen = null;
+
+  const label = (i) => `${significant(edges[i], 2)} to ${significant(edges[i + 1], 2)} ms`;
+
+  const draw = () => {
+    const colours = count.map((_, i) => (chosen === null || chosen === i ? theme.tier(1) : theme.colour("line")));
+    const decades = edges.map((edge, i) => [i, edge]).filter(([, edge]) => Math.abs(Math.log10(edge) % 1) < 1e-6);
+    const ticks = decades.length > 1 ? decades : edges.map((edge, i) => [i, edge]).filter(([i]) => i % 3 === 0);
+    const most = Math.max(1, ...count);
+    Plotly.react(chart, [{
+      type: "bar", x: count.map((_, i) => i + 0.5), y: count, marker: { color: colours }, width: 0.92,
+      hovertext: count.map((n, i) => `${label(i)}: ${n} transactions`), hoverinfo: "text", textposition: "none",
+    }], {
+      height: 300, margin: { l: 52, r: 8, t: 6, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { size: 11, color: theme.colour("soft") }, showlegend: false, dragmode: false, bargap: 0,
+      hoverlabel: { bgcolor: theme.colour("surface"), font: { color: theme.colour("ink") }, bordercolor: theme.colour("line") },
+      xaxis: {
+        title: { text: "response time, ms (logarithmic)", standoff: 8 }, tickvals: ticks.map(([i]) => i),
+        ticktext: ticks.map(([, edge]) => significant(edge, 1)), fixedrange: true, zeroline: false, showgrid: false,
+        range: [0, count.length], ticks: "outside", tickcolor: theme.colour("line"), showline: true, linecolor: theme.colour("line"),
+      },
+      yaxis: {
+        title: { text: "transactions (logarithmic)" }, type: "log", range: [Math.log10(0.6), Math.log10(most * 1.6)], dtick: 1,
+        fixedrange: true, gridcolor: theme.colour("grid"), exponentformat: "none", tickformat: ",d",
+      },
+    }, { displayModeBar: false, responsive: true });
+  };
+
+  const choose = (bucket) => {
+    chosen = bucket;
+    draw();
+  };
+
+  const start = () => {
+    if (!count.length) {
+      chart.textContent = "No transaction was seen from beginning to end.";
+      return;
+    }
+    draw();
+    chart.on("plotly_click", (event) => {
+      const bucket = event.points[0].pointIndex;
+      for (const listener of listeners) listener(bucket === chosen ? null : bucket);
+    });
+    theme.onChange(draw);
+  };
+
+  return { start, choose, label, onPick: (listener) => listeners.push(listener) };
+})();

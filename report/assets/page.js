@@ -1,0 +1,37 @@
+// Ties the parts together. The zoomed window and the chosen transaction stand in the address: #t=1.5,2.25&tx=17
+(async () => {
+  const { strips, histogram, transactions } = Tapscope;
+  const click = (id, action) => document.getElementById(id).addEventListener("click", action);
+
+  const fromAddress = () => {
+    const found = new URLSearchParams(location.hash.slice(1));
+    const [from, to] = (found.get("t") || "").split(",").map(Number);
+    if (to > from) strips.setRange(from, to);
+    return found.has("tx") ? Number(found.get("tx")) : null;
+  };
+
+  const toAddress = () => {
+    const parts = [];
+    if (!strips.isWhole()) parts.push(`t=${strips.range().map((at) => at.toFixed(6)).join(",")}`);
+    if (transactions.chosen() !== null) parts.push(`tx=${transactions.chosen()}`);
+    try {
+      history.replaceState(null, "", `#${parts.join("&")}`);
+    } catch {
+      // Some browsers refuse this for files; the page works without.
+    }
+  };
+
+  click("zoom-in", () => strips.zoom(0.5));
+  click("zoom-out", () => strips.zoom(2));
+  click("reset", strips.reset);
+  await strips.start();
+  histogram.start();
+  transactions.start();
+  const wanted = fromAddress();
+  if (wanted === null || !transactions.choose(wanted)) {
+    if (transactions.all.length) transactions.choose(transactions.all[0].trace);
+  }
+  strips.onRange(toAddress);
+  transactions.onChoose(toAddress);
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,195 @@
+"""What the capture lost, in words and as a verdict: each rule looks at one kind of loss and says why it matters.
+
+Levels: 0 nothing lost, 1 read with care, 2 parts of the report cannot be trusted. The page shows the worst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tapscope.report.run import Run
+from tapscope.report.words import count, share, size
+from tapscope.store.codes import CallFlag, LinkKind
+
+GREEN, AMBER, RED = 0, 1, 2
+LEVEL_WORDS = ("good", "read with care", "not to be trusted")
+
+SOME = 0.0
+MUCH = 0.01
+"""Share from which a loss is red: a hundredth of the bytes, packets or calls."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the banner: its level, what was found, and what it means for the reader."""
+
+    level: int
+    what: str
+    why: str = ""
+
+
+def findings(run: Run) -> list[Finding]:
+    """Every rule's finding, the worst first; rules that find nothing wrong say so where that is worth knowing."""
+    found = [
+        *_emptiness(run),
+        *_drops(run),
+        *_truncation(run),
+        *_gaps(run),
+        *_undecoded(run),
+        *_unparsed(run),
+        *_unanswered(run),
+        *_unlinked(run),
+        *_notes(run),
+    ]
+    return sorted(found, key=lambda finding: -finding.level)
+
+
+def verdict(found: list[Finding]) -> int:
+    """Worst level of all findings."""
+    return max((finding.level for finding in found), default=GREEN)
+
+
+def _level(part: float, whole: float) -> int:
+    if part <= 0:
+        return GREEN
+    return RED if whole <= 0 or part / whole > MUCH else AMBER
+
+
+def _counter(run: Run, *names: str) -> int:
+    return sum(value for name, value, _ in run.counters if name in names)
+
+
+def _prefixed(run: Run, prefix: str, unit: str) -> int:
+    return sum(value for name, value, kind in run.counters if name.startswith(prefix) and kind == unit)
+
+
+def captures(run: Run) -> list[dict[str, Any]]:
+    """The sources that are captures."""
+    return [source for source in run.sources if source.get("kind", "capture") == "capture"]
+
+
+def packets(run: Run) -> int:
+    """Packets in all capture sources."""
+    return sum(int(source.get("packets") or 0) for source in captures(run))
+
+
+def stream_bytes(run: Run) -> tuple[int, int, int]:
+    """Stream bytes of all connections: seen, missing, seen but in no message."""
+    table = run.connections
+
+    def total(kind: str) -> int:
+        return int(table[f"{kind}_to_server"].sum()) + int(table[f"{kind}_to_client"].sum())
+
+    return total("bytes"), total("missing"), total("unparsed")
+
+
+def _emptiness(run: Run) -> list[Finding]:
+    if packets(run) == 0 and not len(run.connections["first_ns"]):
+        return [Finding(RED, "The capture holds no packets.", "Is the mirror port set up, and the filter right?")]
+    if not len(run.calls["conn"]):
+        why = "No known protocol was found. Ports that are not the usual ones can be named to tapscope trace."
+        return [Finding(RED, "The capture holds no calls.", why)]
+    return []
+
+
+def _drops(run: Run) -> list[Finding]:
+    dropped, known = 0, False
+    for source in captures(run):
+        drops = source.get("drops")
+        if drops is None:
+            continue
+        known = True
+        dropped += sum(int(v) for v in drops.values()) if isinstance(drops, dict) else int(drops)
+    if not known:
+        return [Finding(GREEN, "The capture does not record how many packets the kernel dropped.")]
+    if not dropped:
+        return [Finding(GREEN, "No packet was dropped by the capturing host.")]
+    what = f"{count(dropped, 'packet')} dropped by the capturing host ({share(dropped, packets(run) + dropped)})."
+    return [Finding(_level(dropped, packets(run) + dropped), what, "Give tcpdump a larger buffer (-B) or fewer packets.")]
+
+
+def _truncation(run: Run) -> list[Finding]:
+    cut = sum(int(source.get("truncated_packets") or 0) for source in captures(run))
+    found = []
+    if cut:
+        what = f"{count(cut, 'packet')} cut by the snap length ({share(cut, packets(run))})."
+        found.append(Finding(_level(cut, packets(run)), what, "Capture whole packets (tcpdump -s 0)."))
+    if files := _counter(run, "source.truncated_file"):
+        what = f"{count(files, 'capture file ends', 'capture files end')} in the middle of a packet."
+        found.append(Finding(AMBER, what, "Everything before that point was read."))
+    return found
+
+
+def _gaps(run: Run) -> list[Finding]:
+    seen, missing, _ = stream_bytes(run)
+    if not missing:
+        return [Finding(GREEN, "Every stream is whole: no byte is missing.")] if seen else []
+    what = f"{size(missing)} of the streams never reached the tap ({share(missing, seen + missing)})."
+    why = "The calls they carried are missing or lack an end: queue lengths are too low there."
+    return [Finding(_level(missing, seen + missing), what, why)]
+
+
+def _undecoded(run: Run) -> list[Finding]:
+    undecoded = _prefixed(run, "decode.", "packets")
+    if not undecoded:
+        return []
+    what = f"{count(undecoded, 'packet')} could not be decoded ({share(undecoded, packets(run))})."
+    return [Finding(AMBER if undecoded <= MUCH * packets(run) else RED, what, "The counters below say which kinds.")]
+
+
+def _unparsed(run: Run) -> list[Finding]:
+    seen, _, unparsed = stream_bytes(run)
+    if not unparsed:
+        return [Finding(GREEN, "Every stream byte was understood.")] if seen else []
+    what = f"{size(unparsed)} of the streams were seen but not understood ({share(unparsed, seen)})."
+    return [Finding(_level(unparsed, seen), what, "Calls inside them are not in this report.")]
+
+
+def _unanswered(run: Run) -> list[Finding]:
+    flags = run.calls["flags"].astype(np.int64)
+    lost = int(np.count_nonzero(flags & CallFlag.LOST_RESPONSE))
+    clipped = int(np.count_nonzero(flags & CallFlag.CLIPPED))
+    silent = int(np.count_nonzero((flags & CallFlag.UNANSWERED > 0) & (flags & CallFlag.LOST_RESPONSE == 0)
+                                  & (flags & CallFlag.CLIPPED == 0)))
+    found = []
+    if lost:
+        what = f"{count(lost, 'call')} lost the response in a gap ({share(lost, len(flags))})."
+        found.append(Finding(_level(lost, len(flags)), what, "They count in no response time."))
+    if silent:
+        what = f"{count(silent, 'call')} without any response ({share(silent, len(flags))})."
+        found.append(Finding(_level(silent, len(flags)), what))
+    if clipped:
+        found.append(Finding(GREEN, f"{count(clipped, 'call reaches', 'calls reach')} over the edge of the capture."))
+    return found
+
+
+def _unlinked(run: Run) -> list[Finding]:
+    kind = run.links["kind"]
+    unknown = int(np.count_nonzero(kind == LinkKind.UNKNOWN))
+    if not len(kind):
+        return []
+    linked = run.links["probability"][kind == LinkKind.LINKED]
+    quality = f" Mean probability of a link: {linked.mean():.3f}." if len(linked) else ""
+    if not unknown:
+        return [Finding(GREEN, f"Every call has a parent or begins a transaction.{quality}")]
+    what = f"{count(unknown, 'call')} of unknown origin ({share(unknown, len(kind))}).{quality}"
+    return [Finding(AMBER if unknown <= 0.1 * len(kind) else RED, what, "They are missing from the transactions.")]
+
+
+def _notes(run: Run) -> list[Finding]:
+    found = []
+    midstream = int(run.connections["midstream"].sum())
+    if midstream:
+        total = len(run.connections["midstream"])
+        what = f"{count(midstream)} of {count(total, 'connection')} were open before the capture began."
+        found.append(Finding(GREEN, what, "What their handshake would have told was inferred."))
+    if duplicates := int(run.connections["duplicates"].sum()):
+        what = f"{count(duplicates, 'mirror duplicate')} removed."
+        found.append(Finding(GREEN, what, "The mirror shows some packets more than once."))
+    if resent := int(run.connections["syn_retransmits"].sum()):
+        what = f"{count(resent, 'connection request')} (SYN) sent again."
+        found.append(Finding(AMBER, what, "A listener did not answer at once: its accept queue may be full."))
+    return found

@@ -1,0 +1,119 @@
+"""Host metrics as strips: processor use of each host, and disk and network where a log has them.
+
+CPU comes joined on time with the load windows (`tapscope.hostmon.fuse`); disks and interfaces of a host are added
+up per sample and drawn as they were sampled.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tapscope.hostmon.fuse import cpu_by_window, host_of_node
+from tapscope.report import encode
+from tapscope.report.run import Run
+from tapscope.store.dynamic import DynamicTable
+
+WIDTH_NS = 50_000_000
+CPU_SOURCES = {
+    "cgroup_cpu": "control group of the host",
+    "collectl_cpu": "whole machine",
+    "collectl_plot": "whole machine",
+}
+LOOPBACK = "lo"
+SMALLEST = 1e-9
+"""A series that never exceeds this is not drawn: the host has nothing there."""
+
+
+class Flow(NamedTuple):
+    """Columns of a kind of table that are added up to one thing; `key` names what a row is of."""
+
+    group: str
+    kind: str
+    key: str
+    columns: tuple[str, ...]
+    unit: str
+    scale: float
+    note: str
+
+
+FLOWS = (
+    Flow(
+        "disk", "collectl_disk", "disk", ("read_kib_per_s", "written_kib_per_s"), "KiB/s", 1.0,
+        "read and written; hosts that share a kernel show the same disks",
+    ),
+    Flow("network", "collectl_net", "interface", ("rx_bytes_per_s", "tx_bytes_per_s"), "bytes/s", 1.0, "both ways"),
+)  # fmt: skip
+
+
+def strips(run: Run) -> list[dict[str, Any]]:
+    """One strip of CPU, disk and network each, with a series per host."""
+    tables = run.file.dynamic_tables()
+    if not tables or run.end_ns <= run.start_ns:
+        return []
+    nodes = {host: node for node, host in host_of_node(run.file).items()}
+    made = _cpu(run, nodes, list(dict.fromkeys(table.host for table in tables)))
+    for flow in FLOWS:
+        series = [
+            one
+            for table in tables
+            if table.kind == flow.kind
+            for one in [_flow(run, nodes, table, flow)]
+            if one is not None
+        ]
+        if series:
+            made.append(_strip(flow.group, flow.unit, flow.note, series))
+    return made
+
+
+def _cpu(run: Run, nodes: dict[str, int], hosts: list[str]) -> list[dict[str, Any]]:
+    edges = np.arange(run.start_ns, run.end_ns + WIDTH_NS, WIDTH_NS, dtype=np.int64)
+    by_unit: dict[str, list[dict[str, Any]]] = {}
+    notes: dict[str, str] = {}
+    for host in hosts:
+        cpu = cpu_by_window(run.file, host, edges)
+        if cpu is None or not np.isfinite(cpu.busy).any():
+            continue
+        unit = cpu.unit if cpu.unit != "%" else "% of all cores"
+        notes[unit] = CPU_SOURCES.get(cpu.kind, cpu.kind)
+        axis = encode.axis(edges[:-1], run.start_ns)
+        by_unit.setdefault(unit, []).append(_series(run, nodes, host, axis, encode.column(cpu.busy, 10)))
+    return [_strip("cpu", unit, f"{notes[unit]}, mean of each window", series) for unit, series in by_unit.items()]
+
+
+def _flow(run: Run, nodes: dict[str, int], table: DynamicTable, flow: Flow) -> dict[str, Any] | None:
+    names = {column.name for column in table.columns}
+    if not {"begin_ns", "end_ns", flow.key, *flow.columns} <= names:
+        return None
+    read = run.file.read_dynamic(table.table, ["begin_ns", "end_ns", flow.key, *flow.columns])
+    begin, end = read["begin_ns"].astype(np.int64), read["end_ns"].astype(np.int64)
+    amount = np.sum([read[column].astype(np.float64) for column in flow.columns], axis=0)
+    usable = (begin >= 0) & np.isfinite(amount) & (end > run.start_ns) & (begin < run.end_ns)
+    usable &= read[flow.key].astype(str) != LOOPBACK
+    # A sample holds for the time that it covers, so it is drawn as a step from its begin.
+    at, place = np.unique(begin[usable], return_inverse=True)
+    total = np.bincount(place, weights=amount[usable], minlength=len(at))
+    if not len(at) or total.max() <= SMALLEST:
+        return None
+    return _series(run, nodes, table.host, encode.axis(at, run.start_ns), encode.column(total, flow.scale))
+
+
+def _series(
+    run: Run, nodes: dict[str, int], host: str, x: dict[str, Any], y: dict[str, Any]
+) -> dict[str, Any]:
+    tier = run.tier_of_node(nodes[host]) if host in nodes else None
+    return {"label": host, "role": "host", "colour": tier.colour if tier else 0, "x": x, "y": y}
+
+
+def _strip(group: str, unit: str, note: str, series: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": f"{group}-{unit.partition(' ')[2].replace(' ', '-')}" if group == "cpu" else group,
+        "group": group,
+        "title": "Hosts",
+        "note": note,
+        "unit": unit,
+        "colour": 0,
+        "protocol": "",
+        "series": sorted(series, key=lambda each: (each["colour"] or 99, each["label"])),
+    }

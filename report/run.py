@@ -1,0 +1,165 @@
+"""What the report reads from a run file, once: tables as numpy columns, and the names that go with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tapscope.store.codes import Protocol
+from tapscope.store.runfile import RunFile
+from tapscope.store.tables import Table
+
+COLOURS = 8
+"""Tier colours in assets/page.css; a ninth tier begins again with the first."""
+
+PROTOCOL_NAMES = {
+    Protocol.UNKNOWN: "unknown",
+    Protocol.HTTP: "HTTP",
+    Protocol.AJP: "AJP",
+    Protocol.MYSQL: "MySQL",
+    Protocol.CJDBC: "C-JDBC",
+    Protocol.POSTGRES: "PostgreSQL",
+    Protocol.FASTCGI: "FastCGI",
+    Protocol.HTTP2: "HTTP/2",
+    Protocol.TLS: "TLS",
+    Protocol.REDIS: "Redis",
+    Protocol.MEMCACHED: "Memcached",
+}
+
+
+def protocol_name(code: int) -> str:
+    """Name of a protocol as people write it."""
+    try:
+        return PROTOCOL_NAMES[Protocol(code)]
+    except ValueError:
+        return f"protocol {code}"
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A node that is called, in one protocol. `colour` is 1..COLOURS and the same all over the page."""
+
+    node: int
+    protocol: int
+    name: str
+    depth: int
+    colour: int
+    calls: int
+
+
+@dataclass
+class Run:
+    """The run as the report needs it. Times are int64 ns UTC; `start_ns` is the zero of every axis."""
+
+    file: RunFile
+    name: str
+    start_ns: int
+    end_ns: int
+    calls: Table
+    links: Table
+    traces: Table
+    nodes: Table
+    connections: Table
+    node_names: list[str]
+    classes: list[tuple[int, str]]
+    tiers: list[Tier]
+    counters: list[tuple[str, int, str]]
+    sources: list[dict[str, Any]]
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def tier_of_node(self, node: int) -> Tier | None:
+        """The tier of a node; the first one if it speaks several protocols."""
+        return next((tier for tier in self.tiers if tier.node == node), None)
+
+    def class_text(self, class_id: int) -> str:
+        """Text of a class, masked as the capture stage left it; '' when the call has none."""
+        return self.classes[class_id][1] if 0 <= class_id < len(self.classes) else ""
+
+    @property
+    def entry_calls(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Rows of calls that begin a transaction."""
+        return self.traces["root"].astype(np.int64)
+
+
+def read(file: RunFile) -> Run:
+    """Read an open run file. A run without calls is fine: the report then says what was seen instead."""
+    calls = file.read_table("calls")
+    nodes = file.read_table("nodes")
+    names = _node_names(file, nodes)
+    sources = file.sources()
+    connections = file.read_table("connections")
+    start_ns, end_ns = _span(sources, connections, calls)
+    return Run(
+        file=file,
+        name=file.path.name,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        calls=calls,
+        links=_one_per_call(file.read_table("links"), len(calls["conn"])),
+        traces=file.read_table("traces"),
+        nodes=nodes,
+        connections=connections,
+        node_names=names,
+        classes=file.classes(),
+        tiers=_tiers(calls, nodes, names),
+        counters=file.counters(),
+        sources=sources,
+        meta=file.all_meta(),
+    )
+
+
+def _node_names(file: RunFile, nodes: Table) -> list[str]:
+    addresses = file.addresses()
+    names = []
+    for given, address, port in zip(file.node_names(), nodes["addr"], nodes["port"], strict=True):
+        text = addresses[address] if 0 <= address < len(addresses) else f"address {address}"
+        names.append(given or (f"{text}:{port}" if port else text))
+    return names
+
+
+def _tiers(calls: Table, nodes: Table, names: list[str]) -> list[Tier]:
+    """Called nodes from the entry tier down; within a depth the busier first."""
+    found = []
+    pairs = calls["server_node"].astype(np.int64) * 256 + calls["protocol"]
+    for pair, number in zip(*np.unique(pairs, return_counts=True), strict=True):
+        node, protocol = divmod(int(pair), 256)
+        if 0 <= node < len(names):
+            found.append((int(nodes["depth"][node]), -int(number), node, protocol))
+    found.sort()
+    return [
+        Tier(node, protocol, names[node], depth, place % COLOURS + 1, -number)
+        for place, (depth, number, node, protocol) in enumerate(found)
+    ]
+
+
+def _one_per_call(links: Table, count: int) -> Table:
+    """Links in order of their child, one per call: those without a link are unknown with probability 0."""
+    child = links["child"]
+    if len(child) == count and (child == np.arange(count)).all():
+        return links
+    whole: Table = {
+        "child": np.arange(count),
+        "parent": np.full(count, -1, dtype=np.int64),
+        "kind": np.full(count, 2, dtype=np.uint8),
+        "probability": np.zeros(count),
+        "runner_up": np.full(count, -1, dtype=np.int64),
+        "runner_up_probability": np.zeros(count),
+    }
+    for name in ("parent", "kind", "probability", "runner_up", "runner_up_probability"):
+        whole[name][child] = links[name]
+    return whole
+
+
+def _span(sources: list[dict[str, Any]], connections: Table, calls: Table) -> tuple[int, int]:
+    """First and last instant of the capture, from its sources or, failing those, from what it holds."""
+    first = [s["first_ns"] for s in sources if s.get("kind", "capture") == "capture" and s["first_ns"] >= 0]
+    last = [s["last_ns"] for s in sources if s.get("kind", "capture") == "capture" and s["last_ns"] >= 0]
+    for table, begin, end in ((connections, "first_ns", "last_ns"), (calls, "arrive_ns", "depart_ns")):
+        if not first and len(table[begin]):
+            first = [int(table[begin].min())]
+            last = [int(table[end].max())]
+    if not first:
+        return 0, 0
+    return min(first), max(max(last, default=min(first)), min(first))

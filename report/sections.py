@@ -1,0 +1,245 @@
+"""The parts of the page that need no script: header, banner and tables, as HTML with every text escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from tapscope.report import losses
+from tapscope.report.health import AMBER, LEVEL_WORDS, RED, Finding, captures, packets, stream_bytes, verdict
+from tapscope.report.run import Run, protocol_name
+from tapscope.report.tiers import TierFigures
+from tapscope.report.words import count, duration, milliseconds, share, significant, size, utc
+from tapscope.store.codes import LinkKind
+
+LEVEL_CLASSES = ("good", "care", "bad")
+LEVEL_MARKS = ("✓", "!", "✗")
+"""Beside the colour, so that the verdict does not depend on seeing it."""
+
+EVIDENCE_WORDS = {
+    "all": "all content evidence",
+    "noids": "content evidence without propagated ids",
+    "timing": "times, connections and classes only",
+}
+
+MEASURE_WORDS = {
+    "pearson_r": "Pearson r",
+    "spearman_r": "Spearman r",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "max_error": "max error",
+    "bias": "bias",
+    "bias_percent": "bias",
+    "limit_low": "lower limit",
+    "limit_high": "upper limit",
+    "best_lag": "best lag",
+    "best_lag_ms": "best lag",
+    "windows": "windows",
+    "windows_left_out": "left out",
+}
+
+
+def tile(value: str, label: str, note: str = "") -> str:
+    """One figure of the overview."""
+    extra = f'<span class="note">{escape(note)}</span>' if note else ""
+    return f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span>{extra}</div>'
+
+
+def table(head: Iterable[tuple[str, str]], rows: Iterable[Iterable[str]], name: str, caption: str) -> str:
+    """A table; `head` is (text, class of the column), cells are HTML already escaped."""
+    columns = list(head)
+    cells = "".join(f'<th scope="col" class="{kind}">{escape(text)}</th>' for text, kind in columns)
+    body = "".join(
+        "<tr>" + "".join(f'<td class="{kind}">{cell}</td>' for cell, (_, kind) in zip(row, columns, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table id="{name}">'
+        f'<caption class="unseen">{escape(caption)}</caption><thead><tr>{cells}</tr></thead><tbody>{body}</tbody>'
+        "</table></div>"
+    )
+
+
+def overview(run: Run) -> str:
+    """What was captured, as tiles."""
+    calls = len(run.calls["conn"])
+    kind = run.links["kind"]
+    inner = int(np.count_nonzero(kind != LinkKind.ROOT))
+    linked = int(np.count_nonzero(kind == LinkKind.LINKED))
+    traces = len(run.traces["root"])
+    whole = int(np.count_nonzero(run.traces["complete"]))
+    seen, _, _ = stream_bytes(run)
+    tiles = [
+        tile(duration(run.end_ns - run.start_ns), "captured", f"from {utc(run.start_ns)}"),
+        tile(count(packets(run)), "packets", f"{count(len(captures(run)), 'capture file')}"),
+        tile(count(len(run.connections["first_ns"])), "connections", f"{size(seen)} in streams"),
+        tile(count(calls), "calls", f"at {count(len(run.tiers), 'tier')}"),
+        tile(count(traces), "transactions", f"{share(whole, traces)} complete"),
+    ]
+    if inner:
+        tiles.append(tile(share(linked, inner), "of inner calls linked", f"{count(inner - linked)} of unknown origin"))
+    return "".join(tiles)
+
+
+def evidence_words(run: Run) -> str:
+    """Evidence mode and expected quality, as one line of HTML."""
+    mode = run.meta.get("evidence", run.meta.get("evidence_mode"))
+    if isinstance(mode, int):
+        mode = ("all", "noids", "timing")[mode] if 0 <= mode <= 2 else str(mode)
+    parts = []
+    if mode is not None:
+        text = EVIDENCE_WORDS.get(str(mode).lower(), "")
+        parts.append(f"Evidence mode <b>{escape(str(mode).lower())}</b>{': ' + text if text else ''}.")
+    linked = run.links["kind"] == LinkKind.LINKED
+    if linked.any():
+        probability = run.links["probability"][linked]
+        wrong = float((1.0 - probability).sum())
+        parts.append(
+            f"Expected quality: mean link probability {probability.mean():.4f}, that is about "
+            f"{escape(significant(wrong) if wrong >= 0.05 else 'no')} wrong links of {escape(count(len(probability)))}; "
+            f"{escape(share(int((probability < 0.9).sum()), len(probability)))} are below 0.9."
+        )
+    return " ".join(parts)
+
+
+def banner(found: list[Finding]) -> str:
+    """Health of the input in words, the worst first."""
+    level = verdict(found)
+    lines = "".join(
+        f'<li class="{LEVEL_CLASSES[f.level]}"><span class="mark" aria-hidden="true">{LEVEL_MARKS[f.level]}</span>'
+        f'<span><span class="unseen">{LEVEL_WORDS[f.level]}: </span>{escape(f.what)}'
+        f'{f" <span class=why>{escape(f.why)}</span>" if f.why else ""}</span></li>'
+        for f in found
+    )
+    title = {RED: "Parts of this report cannot be trusted", AMBER: "Good, with losses to know about"}
+    return (
+        f'<div id="health" class="banner {LEVEL_CLASSES[level]}" data-level="{LEVEL_CLASSES[level]}">'
+        f'<h2><span class="mark" aria-hidden="true">{LEVEL_MARKS[level]}</span>Input health: '
+        f'{title.get(level, "the capture is whole")}</h2><ul>{lines}</ul></div>'
+    )
+
+
+def sources(run: Run) -> str:
+    """Table of every input that was loaded."""
+    rows = []
+    for source in run.sources:
+        first, last = source["first_ns"], source["last_ns"]
+        span = duration(last - first) if first >= 0 and last >= first else "–"
+        number = source.get("packets", source.get("calls", source.get("lines")))
+        rows.append(
+            [
+                escape(str(source["path"]).rpartition("/")[2]),
+                escape(str(source.get("kind", "capture"))),
+                escape(str(source.get("format", ""))),
+                escape(size(int(source["bytes"]))),
+                escape(count(number)) if isinstance(number, int) else "–",
+                escape(utc(first)),
+                escape(span),
+            ]
+        )
+    head = [("source", ""), ("kind", ""), ("format", ""), ("size", "n"), ("packets or lines", "n")]
+    return table([*head, ("first", "n"), ("span", "n")], rows, "sources", "Inputs that were loaded")
+
+
+def tiers(figures: list[TierFigures]) -> str:
+    """The tier table. Times in ms, queue lengths in calls."""
+    rows = []
+    for f in figures:
+        name = f'<span class="dot t{f.tier.colour}"></span>{escape(f.tier.name)}'
+        parents = f"{escape(share(f.linked, 1))}" if f.linked else ("begins here" if f.root > 0.5 else "0\u00a0%")
+        rows.append(
+            [
+                name,
+                escape(protocol_name(f.tier.protocol)),
+                escape(count(f.tier.calls)),
+                escape(significant(f.throughput_per_s)),
+                escape(significant(f.queue_mean) if math.isfinite(f.queue_mean) else "–"),
+                escape(count(f.queue_max)),
+                *(escape(milliseconds(v)) for v in (f.mean_ns, f.p50_ns, f.p95_ns, f.p99_ns, f.max_ns)),
+                parents,
+                escape(share(f.unknown, 1) if f.unknown else "0\u00a0%"),
+            ]
+        )
+    head = [("tier", ""), ("protocol", ""), ("calls", "n"), ("calls/s", "n"), ("queue mean", "n"), ("queue max", "n")]
+    head += [(f"{word} ms", "n") for word in ("mean", "p50", "p95", "p99", "max")]
+    return table([*head, ("linked", "n"), ("unknown", "n")], rows, "tiers", "Figures per tier")
+
+
+def agreement(run: Run) -> str:
+    """What the tap and the event monitors agree on; '' when the run was not validated."""
+    columns = run.file.read_columns("agreement")
+    if not columns["tier"]:
+        return ""
+    subject = columns.get("subject") or columns.get("reading") or [""] * len(columns["tier"])
+    measure = columns.get("measure") or columns.get("name") or []
+    tables = []
+    for each in dict.fromkeys(subject):
+        at = [row for row, text in enumerate(subject) if text == each]
+        names = list(dict.fromkeys(measure[row] for row in at))
+        rows = []
+        for tier in dict.fromkeys(columns["tier"][row] for row in at):
+            cells = {measure[row]: _value(columns, row) for row in at if columns["tier"][row] == tier}
+            rows.append([escape(str(tier)), *(cells.get(name, "–") for name in names)])
+        unit = {measure[row]: columns["unit"][row] for row in at}
+        head = [("tier", "")]
+        head += [(f"{MEASURE_WORDS.get(n, n.replace('_', ' '))} {unit[n]}".strip(), "n") for n in names]
+        title = f"<h3>{escape(str(each).replace('_', ' ').capitalize())}</h3>" if each else ""
+        tables.append(title + table(head, rows, f"agreement-{len(tables)}", f"Agreement: {each}"))
+    return _validation_verdict(run) + "".join(tables)
+
+
+def _value(columns: dict[str, list[Any]], row: int) -> str:
+    value = columns["value"][row]
+    if value is None:
+        return escape(str(columns.get("detail", [""] * (row + 1))[row] or "–"))
+    text = f"{value:.5f}" if abs(value) <= 1 and value != int(value) else significant(value, 4)
+    low, high = (columns.get(bound, [None] * (row + 1))[row] for bound in ("low", "high"))
+    if low is not None and high is not None:
+        text += f" ({significant(low, 4)} to {significant(high, 4)})"
+    return escape(text)
+
+
+def _validation_verdict(run: Run) -> str:
+    validation = run.meta.get("validation")
+    if not isinstance(validation, dict):
+        return ""
+    verdict_text = validation.get("verdict", validation.get("passed"))
+    if verdict_text is None:
+        return ""
+    good = verdict_text in (True, "passed", "pass", "good", "agree", "agrees", "ok")
+    words = "agree" if verdict_text is True else "do not agree" if verdict_text is False else str(verdict_text)
+    return f'<p class="verdict {"good" if good else "care"}">Verdict: tap and event monitors: <b>{escape(words)}</b></p>'
+
+
+def lost(run: Run) -> str:
+    """Losses per listener and every counter with words."""
+    rows = run.file.sql(
+        "SELECT server_addr, server_port, protocol, connections, midstream, bytes, missing_bytes, unparsed_bytes, "
+        "retransmits, syn_retransmits, duplicates FROM v_loss"
+    )
+    listeners = [
+        [
+            escape(f"{addr}:{port}"),
+            escape(str(protocol)),
+            *(escape(count(n)) for n in (connections, midstream)),
+            *(escape(size(n)) for n in (seen, missing, unparsed)),
+            *(escape(count(n)) for n in rest),
+        ]
+        for addr, port, protocol, connections, midstream, seen, missing, unparsed, *rest in rows
+    ]
+    head = [("listener", ""), ("protocol", ""), ("connections", "n"), ("open before", "n"), ("stream bytes", "n")]
+    head += [("missing", "n"), ("not understood", "n"), ("retransmitted", "n"), ("SYN again", "n"), ("duplicates", "n")]
+    counters = [
+        [escape(losses.stage(name)), escape(losses.words(name)), escape(count(value)), escape(unit), f"<code>{escape(name)}</code>"]
+        for name, value, unit in run.counters
+        if value
+    ]
+    names = [("stage", ""), ("what", ""), ("number", "n"), ("unit", ""), ("counter", "")]
+    text = "<h3>Per listener</h3>" + table(head, listeners, "listeners", "Losses per listener") + "<h3>Counters</h3>"
+    if not counters:
+        return text + "<p>No oddity was counted.</p>"
+    return text + table(names, counters, "counters", "Counters")
