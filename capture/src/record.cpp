@@ -31,7 +31,10 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
         side.covered = offset;
     }
     offset = std::max(offset, side.covered);
-    if (offset > side.covered) outside_bytes(side, offset);
+    if (offset > side.covered) {
+        outside_bytes(side, offset);
+        side.remainder = nullptr;
+    }
 
     const std::size_t row = messages.append();
     messages.conn[row] = exchange_->conn;
@@ -116,7 +119,7 @@ void Recorder::end(MessageRef ref, std::uint64_t at) {
         messages.end_ns[ref] = side.last_ns;
     } else if (offset > window_.end) {
         side.due = true;
-    } else if (offset <= window_.base) {
+    } else if (offset <= window_.first) {
         messages.end_ns[ref] = window_.before_ns;
     } else {
         messages.end_ns[ref] = time_of_byte(offset - 1);

@@ -29,11 +29,14 @@ struct Mark {
 struct Window {
     Direction direction = Direction::to_server;
     std::uint64_t base = 0;              // stream offset of the first byte given
+    std::uint64_t first = 0;             // stream offset of the oldest byte that `marks` and `time_ns` speak of
     std::uint64_t end = 0;               // one past the last byte given
     std::span<const Mark> marks;         // older segments, in stream order; empty on the fast path
     std::int64_t time_ns = -1;           // the newest segment
     std::uint64_t ack = 0;
-    std::int64_t before_ns = -1;         // packet of the byte before `base`
+    std::int64_t before_ns = -1;         // packet of the byte before `first`
+    bool borders_kept = false;           // set by on_gap
+    bool aborted = false;                // on_end: no FIN
 };
 
 class Recorder {
@@ -67,6 +70,10 @@ public:
     void count(const char* name, std::uint64_t n = 1) { counters.add(name, n); }
     // From here on, bytes of `direction` outside messages are counted under `name`, a string literal.
     void remainder(Direction direction, const char* name) noexcept { exchange_->at(direction).remainder = name; }
+    // on_gap only: the loss lies inside a message whose end is still known, so that no message border is lost.
+    void borders_kept() noexcept { window_.borders_kept = true; }
+    // on_end only: the stream ended by RST, eviction or the end of the capture, not by FIN.
+    bool aborted() const noexcept { return window_.aborted; }
     // True when the last request begun came while an older one was still open and no loss explains it.
     bool pipelined() const noexcept { return exchange_->pipelined; }
 

@@ -6,7 +6,11 @@
 //             it consumed. `consumed` may exceed the bytes given: the driver then skips by counting (bodies are never
 //             buffered). consumed < bytes.size() means "the rest must come again, with more bytes behind it"; the
 //             driver keeps that rest (bounded by kMaxPending; beyond it the stream is malformed).
-//   on_gap    `missing` stream bytes of one direction were never seen (they come before the next parse of it)
+//   on_gap    `missing` stream bytes of one direction were never seen (they come before the next parse of it). Bytes
+//             that were kept back for the dissector are dropped: the message they began must be ended here (`at` 0 =
+//             the first missing byte). A gap inside bytes that `consumed` skips is counted by the driver alone.
+//             After `malformed` the driver drops the rest of the segment and calls on_gap with missing = 0.
+//             The next parse starts at the start of a segment.
 //   on_end    the stream of one direction ended (FIN, RST, eviction or end of the capture): a message that only the
 //             end of the stream ends is finished here
 //
@@ -63,6 +67,9 @@ inline constexpr std::int32_t kNoClass = -1;
 //   void add_flags(MessageRef, std::uint32_t)
 //   void token(MessageRef, std::uint32_t slot, TokenKind, Bytes value)   the Recorder hashes, salts, and marks id_like
 //   void count(const char* name, std::uint64_t n = 1)               named counter, string literal: "mysql.auth_switch"
+//   void remainder(Direction, const char* name)                     name for bytes outside messages from here on
+//   void borders_kept()                                             on_gap: no message border is lost
+//   void end_with_stream(MessageRef), bool aborted() const          on_end: the end time is that of FIN or RST
 
 // `D` is one protocol's state for one connection (both directions); it must be cheap to create and to move.
 template <class D, class R>

@@ -1,0 +1,188 @@
+#include "dissect/conversation.hpp"
+
+#include <algorithm>
+
+namespace tapscope {
+
+Conversation::Conversation(Recorder& recorder, std::int32_t conn, Protocol fixed) : recorder_(recorder) {
+    exchange_.conn = conn;
+    for (auto& side : exchange_.side) side.remainder = "unknown_protocol";
+    if (fixed != Protocol::unknown && emplace_dissector(dissector_, fixed)) exchange_.protocol = fixed;
+}
+
+void Conversation::feed(Direction direction, Half& half, MessageSide& side, Bytes bytes, std::uint64_t end,
+                        std::int64_t time_ns, std::uint64_t ack) {
+    if (exchange_.protocol == Protocol::unknown) [[unlikely]]
+        if (!identify(direction, half, bytes, end, time_ns, ack)) return;
+    Window& window = recorder_.window();
+    if (half.kept.empty()) [[likely]] {
+        const std::uint64_t base = end - bytes.size();
+        window = {direction, base, base, end, {}, time_ns, ack, base == side.delivered ? side.last_ns : time_ns};
+        parse_all(direction, half, bytes);
+        return;
+    }
+    half.kept.insert(half.kept.end(), bytes.begin(), bytes.end());
+    half.marks.push_back({end, time_ns, ack});
+    parse_kept(direction, half);
+}
+
+void Conversation::parse_kept(Direction direction, Half& half) {
+    const Mark last = half.marks.back();
+    const std::uint64_t base = last.end - half.kept.size();
+    recorder_.window() = {direction, base, base, last.end, half.marks, last.time_ns, last.ack, half.before_ns};
+    parse_all(direction, half, half.kept);
+}
+
+void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
+    Window& window = recorder_.window();
+    const char* malformed = nullptr;
+    std::visit(
+        [&](auto& dissector) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(dissector)>, std::monostate>) {
+                while (!bytes.empty()) {
+                    const Parsed parsed = dissector.parse(direction, bytes, recorder_);
+                    if (parsed.consumed > bytes.size()) {
+                        half.skip = parsed.consumed - bytes.size();
+                        bytes = {};
+                    } else {
+                        bytes = bytes.subspan(parsed.consumed);
+                    }
+                    window.base = window.end - bytes.size();
+                    if (parsed.step == Step::malformed) {
+                        malformed = parsed.label != nullptr ? parsed.label : "malformed";
+                        break;
+                    }
+                    if (parsed.consumed == 0) break;
+                }
+                if (malformed == nullptr && bytes.size() > kMaxPending) malformed = "pending_bytes_overflow";
+                if (malformed != nullptr) [[unlikely]] {
+                    recorder_.count(malformed);
+                    half.skip = 0;
+                    bytes = {};
+                    window.base = window.first = window.end;
+                    window.before_ns = window.time_ns;
+                    dissector.on_gap(direction, 0, recorder_);
+                    exchange_.at(direction).after_gap = true;
+                    recorder_.remainder(direction, malformed);
+                }
+            }
+        },
+        dissector_);
+    keep(direction, half, bytes);
+}
+
+// `rest` is the end of the bytes that the window spans; it lies in `half.kept` when that is not empty.
+void Conversation::keep(Direction, Half& half, Bytes rest) {
+    const Window& window = recorder_.window();
+    if (rest.empty()) {
+        if (!half.kept.empty()) drop_kept(half);
+        return;
+    }
+    if (half.kept.empty()) {
+        half.before_ns = window.end - rest.size() == window.first ? window.before_ns : window.time_ns;
+        half.kept.assign(rest.begin(), rest.end());
+        half.marks.assign(1, {window.end, window.time_ns, window.ack});
+        return;
+    }
+    const std::size_t used = half.kept.size() - rest.size();
+    if (used == 0) return;
+    const std::uint64_t begin = window.end - rest.size();
+    auto first = std::upper_bound(half.marks.begin(), half.marks.end(), begin,
+                                  [](std::uint64_t value, const Mark& mark) { return value < mark.end; });
+    const auto before = std::upper_bound(half.marks.begin(), half.marks.end(), begin - 1,
+                                         [](std::uint64_t value, const Mark& mark) { return value < mark.end; });
+    half.before_ns = before->time_ns;
+    half.marks.erase(half.marks.begin(), first);
+    half.kept.erase(half.kept.begin(), half.kept.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+void Conversation::drop_kept(Half& half) noexcept {
+    if (half.kept.capacity() > 64 * 1024) {
+        half.kept = {};
+        half.marks = {};
+    }
+    half.kept.clear();
+    half.marks.clear();
+}
+
+// Finds the protocol from the start of a stream or, joined midstream, of a segment. Returns true when `bytes` can be
+// parsed now; otherwise they are kept or counted as unknown.
+bool Conversation::identify(Direction direction, Half& half, Bytes bytes, std::uint64_t end, std::int64_t time_ns,
+                            std::uint64_t ack) {
+    if (half.probes > kMaxProbes) return false;
+    const bool joined = !half.kept.empty();
+    Bytes start = bytes;
+    if (joined) {
+        half.kept.insert(half.kept.end(), bytes.begin(), bytes.end());
+        half.marks.push_back({end, time_ns, ack});
+        start = half.kept;
+    } else {
+        ++half.probes;
+    }
+    const Probed probed = probe_all(start, direction);
+    if (probed.answer == Probe::need_more && start.size() < kMaxUndecided) {
+        if (!joined) {
+            half.before_ns = exchange_.at(direction).last_ns;
+            half.kept.assign(bytes.begin(), bytes.end());
+            half.marks.assign(1, {end, time_ns, ack});
+        }
+        return false;
+    }
+    if (probed.answer != Probe::yes) {
+        drop_kept(half);
+        return false;
+    }
+    emplace_dissector(dissector_, probed.protocol);
+    exchange_.protocol = probed.protocol;
+    Half& other = halves_[static_cast<unsigned>(opposite(direction))];
+    if (!other.kept.empty()) parse_kept(opposite(direction), other);
+    if (!joined) return true;
+    parse_kept(direction, half);
+    return false;
+}
+
+void Conversation::gap(Direction direction, std::uint64_t missing) {
+    MessageSide& side = exchange_.at(direction);
+    Half& half = halves_[static_cast<unsigned>(direction)];
+    recorder_.attach(exchange_);
+    if (half.skip > 0) {
+        const std::uint64_t n = std::min(half.skip, missing);
+        half.skip -= n;
+        missing -= n;
+        recorder_.gap(direction, side.delivered, side.delivered + n, false);
+        if (missing == 0) return;
+    }
+    const std::uint64_t begin = side.delivered;
+    Window& window = recorder_.window();
+    window = {direction, begin, begin, begin, {}, side.last_ns, 0, side.last_ns};
+    std::visit(
+        [&](auto& dissector) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(dissector)>, std::monostate>)
+                dissector.on_gap(direction, missing, recorder_);
+        },
+        dissector_);
+    if (!half.kept.empty()) drop_kept(half);
+    recorder_.gap(direction, begin, begin + missing, !window.borders_kept);
+}
+
+void Conversation::end(Direction direction, std::int64_t time_ns, bool aborted) {
+    MessageSide& side = exchange_.at(direction);
+    Half& half = halves_[static_cast<unsigned>(direction)];
+    recorder_.attach(exchange_);
+    Window& window = recorder_.window();
+    window = {direction, side.delivered, side.delivered, side.delivered, {}, time_ns, 0, side.last_ns};
+    window.aborted = aborted;
+    std::visit(
+        [&](auto& dissector) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(dissector)>, std::monostate>)
+                dissector.on_end(direction, recorder_);
+        },
+        dissector_);
+    if (!half.kept.empty()) {
+        if (side.remainder == nullptr) recorder_.remainder(direction, "cut_by_end_of_stream");
+        drop_kept(half);
+    }
+    recorder_.stream_ended(direction, side.delivered);
+}
+
+}  // namespace tapscope

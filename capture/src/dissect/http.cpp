@@ -1,0 +1,442 @@
+#include "dissect/http.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "bytes.hpp"
+#include "dissect/route.hpp"
+#include "evidence.hpp"
+
+namespace tapscope {
+namespace {
+
+enum Tag : std::uint32_t { kOther = 0, kHead = 1, kConnect = 2, kUnknown = 3 };
+
+constexpr std::size_t kFormBytes = 8 * 1024;
+constexpr std::size_t kMaxChunkLine = 16 * 1024;
+constexpr std::string_view kProxyV1 = "PROXY ";
+
+std::string_view proxy_v2() noexcept { return {"\x0D\x0A\x0D\x0A\x00\x0D\x0A\x51\x55\x49\x54\x0A", 12}; }
+
+// Does `bytes` begin with `pattern` as far as it goes?
+bool agrees(Bytes bytes, std::string_view pattern) noexcept {
+    return std::memcmp(bytes.data(), pattern.data(), std::min(bytes.size(), pattern.size())) == 0;
+}
+
+std::size_t blank_lines(Bytes bytes) noexcept {
+    std::size_t i = 0;
+    while (i < bytes.size() && (bytes[i] == '\r' || bytes[i] == '\n')) ++i;
+    return i;
+}
+
+}  // namespace
+
+Probe HttpDissector::probe(Bytes bytes, Direction direction) noexcept {
+    if (bytes.empty()) return Probe::need_more;
+    if (direction == Direction::to_client) return starts_response(bytes);
+    if (agrees(bytes, proxy_v2())) return bytes.size() < 12 ? Probe::need_more : Probe::yes;
+    if (bytes.size() >= kProxyV1.size() && agrees(bytes, kProxyV1)) return Probe::yes;
+    const std::size_t blank = blank_lines(bytes);
+    if (blank > 8) return Probe::no;
+    return starts_request(bytes.subspan(blank));
+}
+
+Parsed HttpDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
+    // One state at a time; the driver comes back with what is left over.
+    return step(direction, bytes, recorder);
+}
+
+Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder) {
+    Half& side = half(direction);
+    switch (side.state) {
+        case State::start: return start(direction, bytes, recorder);
+        case State::head: return head(direction, bytes, recorder);
+        case State::form: {
+            const std::uint64_t wanted = std::min<std::uint64_t>(side.left, kFormBytes);
+            side.scanned = bytes.size();
+            if (bytes.size() < wanted) return {Step::ok, 0};
+            form_evidence(recorder, side.message, as_text(bytes.first(wanted)), wanted == side.left);
+            return finish(direction, side.left, recorder);
+        }
+        case State::expected:
+            if (rejected_ && starts_request(bytes) == Probe::yes) {
+                recorder.add_flags(side.message, message_flag::unfinished);
+                recorder.end(side.message, 0);
+                side.state = State::start;
+                return start(direction, bytes, recorder);
+            }
+            return finish(direction, side.left, recorder);
+        case State::skip: side.state = State::start; return {Step::ok, side.left};
+        case State::chunk_size: return chunk_size(direction, bytes, recorder);
+        case State::chunk_end: {
+            const std::size_t n = bytes[0] == '\n' ? 1 : 2;
+            if (bytes.size() < n) return {Step::ok, 0};
+            if (n == 2 && (bytes[0] != '\r' || bytes[1] != '\n'))
+                return malformed(direction, 0, "http.bad_chunk_end", recorder);
+            if (n == 1) recorder.add_flags(side.message, message_flag::suspicious);
+            side.state = State::chunk_size;
+            return {Step::ok, n};
+        }
+        case State::trailer: return trailer(direction, bytes, recorder);
+        case State::until_close:
+            if (direction == Direction::to_client && request_since_ && starts_response(bytes) == Probe::yes) {
+                // The client went on and the server answers: the body ended, whatever its head said.
+                recorder.add_flags(side.message, message_flag::suspicious);
+                recorder.end(side.message, 0);
+                side.state = State::start;
+                return start(direction, bytes, recorder);
+            }
+            return {Step::ok, bytes.size()};
+        case State::tunnel: return {Step::ok, bytes.size()};
+        case State::lost:
+        case State::lost_body: return lost(direction, bytes, recorder);
+    }
+    return {Step::ok, bytes.size()};
+}
+
+Parsed HttpDissector::start(Direction direction, Bytes bytes, Recorder& recorder) {
+    if (fresh_ && direction == Direction::to_server && (bytes[0] == 'P' || bytes[0] == '\r')) {
+        bool more = false;
+        const std::size_t n = proxy_header(bytes, more);
+        if (more) return {Step::ok, 0};
+        fresh_ = false;
+        if (n > 0) {
+            recorder.count("http.proxy_header");
+            recorder.remainder(direction, "http.proxy_header");
+            return {Step::ok, n};
+        }
+    }
+    const std::size_t blank = bytes[0] == '\r' || bytes[0] == '\n' ? blank_lines(bytes) : 0;
+    if (blank > 0) {
+        recorder.count("http.blank_line_before_message");
+        return {Step::ok, blank};
+    }
+    return head(direction, bytes, recorder);
+}
+
+// PROXY v1: "PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n", at most 107 bytes.
+// PROXY v2: 12 bytes signature, version|command, family|transport, uint16 length, addresses.
+std::size_t HttpDissector::proxy_header(Bytes bytes, bool& more) {
+    if (agrees(bytes, proxy_v2())) {
+        more = bytes.size() < 16;
+        if (more) return 0;
+        const std::size_t size = 16 + std::size_t{load_be16(&bytes[14])};
+        more = bytes.size() < size;
+        if (more) return 0;
+        char text[INET6_ADDRSTRLEN];
+        const bool v4 = bytes[13] >> 4 == 1 && size >= 28, v6 = bytes[13] >> 4 == 2 && size >= 52;
+        if ((v4 || v6) && inet_ntop(v4 ? AF_INET : AF_INET6, &bytes[16], text, sizeof text) != nullptr) {
+            proxy_address_ = text;
+            proxy_port_ = std::to_string(load_be16(&bytes[v4 ? 24 : 48]));
+        }
+        return size;
+    }
+    if (!agrees(bytes, kProxyV1)) return 0;
+    const auto* newline = static_cast<const std::uint8_t*>(std::memchr(bytes.data(), '\n', bytes.size()));
+    if (newline == nullptr) {
+        more = bytes.size() < 107;
+        return 0;
+    }
+    const std::string_view line = as_text(bytes.first(static_cast<std::size_t>(newline - bytes.data()) + 1));
+    std::string_view words[6];
+    std::size_t count = 0, from = 0;
+    for (std::size_t i = 0; i < line.size() && count < 6; ++i) {
+        if (line[i] != ' ' && line[i] != '\r' && line[i] != '\n') continue;
+        if (i > from) words[count++] = line.substr(from, i - from);
+        from = i + 1;
+    }
+    if (count == 6) {
+        proxy_address_ = words[2];
+        proxy_port_ = words[4];
+    }
+    return line.size();
+}
+
+Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder) {
+    Half& side = half(direction);
+    HttpHead found;
+    const char* label = nullptr;
+    HeadStep result = HeadStep::incomplete;
+    if (side.state == State::start || head_is_complete(bytes, side.scanned))
+        result = parse_head(direction, bytes, found, label);
+    if (result == HeadStep::complete)
+        return direction == Direction::to_server ? request(found, bytes, recorder) : response(found, bytes, recorder);
+    if (result == HeadStep::malformed) return malformed(direction, 0, label, recorder);
+    if (bytes.size() > kMaxHead) return malformed(direction, 0, "http.head_too_long", recorder);
+    if (side.state == State::head) {
+        side.scanned = bytes.size();
+        return {Step::ok, 0};
+    }
+    // The rest of the head is still to come. The message is noted now, so that it is known if the rest is lost.
+    const Probe plain = direction == Direction::to_server ? starts_request(bytes) : starts_response(bytes);
+    if (plain == Probe::no) return malformed(direction, 0, "http.bad_start_line", recorder);
+    if (plain == Probe::need_more) return {Step::ok, 0};
+    if (direction == Direction::to_server) {
+        new_request_seen(recorder);
+        const std::string_view text = as_text(bytes);
+        const std::uint32_t tag = text.starts_with("HEAD ") ? kHead : text.starts_with("CONNECT ") ? kConnect : kOther;
+        side.message = recorder.begin(direction, MessageKind::request, 0, tag);
+    } else {
+        const std::string_view text = as_text(bytes);
+        const bool interim = text[9] == '1' && text.substr(9, 3) != "101";
+        side.message = recorder.begin(direction, interim ? MessageKind::interim : MessageKind::response, 0);
+    }
+    side.state = State::head;
+    side.scanned = bytes.size();
+    return {Step::ok, 0};
+}
+
+void HttpDissector::new_request_seen(Recorder& recorder) {
+    fresh_ = false;
+    request_since_ = true;
+    rejected_ = false;
+    Half& answer = half(Direction::to_client);
+    if (answer.state == State::lost_body && !recorder.pipelined()) {
+        // The client goes on, so the answer with the unknown end is over.
+        recorder.end(answer.message, 0);
+        answer.state = State::lost;
+    }
+}
+
+Parsed HttpDissector::request(const HttpHead& head, Bytes, Recorder& recorder) {
+    Half& side = half(Direction::to_server);
+    if (side.state == State::start) {
+        new_request_seen(recorder);
+        const std::uint32_t tag = head.method == "HEAD" ? kHead : head.method == "CONNECT" ? kConnect : kOther;
+        side.message = recorder.begin(Direction::to_server, MessageKind::request, 0, tag);
+    }
+    const MessageRef ref = side.message;
+    thread_local std::string scratch;
+    recorder.set_class(ref, protocol, route_class(head.method, head.target, scratch));
+    request_evidence(recorder, ref, head.method, head.target);
+    for (std::size_t i = 0; i < head.extra_count; ++i) {
+        const auto& field = head.extras[i];
+        if ((field.name.front() | 0x20) == 'c')
+            cookie_evidence(recorder, ref, field.value);
+        else
+            header_evidence(recorder, ref, field.name, field.value);
+    }
+    if (proxy_address_.empty())
+        recorder.endpoint_token(ref);
+    else
+        endpoint_evidence(recorder, ref, proxy_address_, proxy_port_);
+    const bool bad_coding = head.has_coding && !head.chunked;
+    if (head.suspicious || bad_coding) {
+        recorder.add_flags(ref, message_flag::suspicious);
+        recorder.count("http.suspicious_request");
+    }
+    if (head.chunked) {
+        side.state = State::chunk_size;
+        return {Step::ok, head.size};
+    }
+    side.left = head.has_length ? head.content_length : 0;
+    if (side.left > 0 && (head.form || head.expects_continue)) {
+        side.state = head.form ? State::form : State::expected;
+        side.scanned = 0;
+        return {Step::ok, head.size};
+    }
+    return finish(Direction::to_server, head.size + side.left, recorder);
+}
+
+Parsed HttpDissector::response(const HttpHead& head, Bytes bytes, Recorder& recorder) {
+    Half& side = half(Direction::to_client);
+    const bool interim = head.status < 200 && head.status != 101;
+    const bool known = recorder.has_request();
+    const std::uint32_t tag = recorder.front_tag(kUnknown);
+    if (side.state == State::start)
+        side.message =
+            recorder.begin(Direction::to_client, interim ? MessageKind::interim : MessageKind::response, 0);
+    const MessageRef ref = side.message;
+    recorder.set_status(ref, head.status);
+    if (head.status >= 500) recorder.add_flags(ref, message_flag::error);
+    if (head.suspicious) {
+        recorder.add_flags(ref, message_flag::suspicious);
+        recorder.count("http.suspicious_response");
+    }
+    if (interim) return finish(Direction::to_client, head.size, recorder);
+    request_since_ = false;
+    if (half(Direction::to_server).state == State::expected && head.status >= 300) rejected_ = true;
+    if (head.status == 101 || (tag == kConnect && head.status / 100 == 2)) {
+        recorder.count("http.switched_to_tunnel");
+        recorder.end(ref, head.size);
+        for (const Direction d : {Direction::to_server, Direction::to_client}) {
+            half(d).state = State::tunnel;
+            recorder.remainder(d, "http.tunnel");
+        }
+        return {Step::ok, head.size};
+    }
+    if (tag == kHead || head.status == 204 || head.status == 304)
+        return finish(Direction::to_client, head.size, recorder);
+    if (head.chunked) {
+        side.state = State::chunk_size;
+        return {Step::ok, head.size};
+    }
+    if (head.has_length && !head.has_coding) {
+        if (!known && head.content_length > 0 && bytes.size() > head.size + 12 &&
+            starts_response(bytes.subspan(head.size)) == Probe::yes) {
+            recorder.add_flags(ref, message_flag::suspicious);  // looks like the answer to a HEAD that was not seen
+            return finish(Direction::to_client, head.size, recorder);
+        }
+        return finish(Direction::to_client, head.size + head.content_length, recorder);
+    }
+    side.state = State::until_close;
+    return {Step::ok, head.size};
+}
+
+// The message ends `size` bytes from the start of the bytes given, which may be beyond them.
+Parsed HttpDissector::finish(Direction direction, std::uint64_t size, Recorder& recorder) {
+    Half& side = half(direction);
+    recorder.end(side.message, size);
+    side.state = State::start;
+    return {Step::ok, size};
+}
+
+// chunk-size [ chunk-ext ] CRLF, chunk-size = 1*HEXDIG
+Parsed HttpDissector::chunk_size(Direction direction, Bytes bytes, Recorder& recorder) {
+    Half& side = half(direction);
+    const std::string_view text = as_text(bytes);
+    std::uint64_t size = 0;
+    std::size_t digits = 0;
+    for (; digits < text.size() && is_hex(text[digits]); ++digits) {
+        const char c = text[digits];
+        if (size >> 58 != 0) return malformed(direction, 0, "http.chunk_size_too_large", recorder);
+        size = size * 16 + static_cast<unsigned>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
+    }
+    if (digits > 16) recorder.add_flags(side.message, message_flag::suspicious);
+    if (digits == 0) return malformed(direction, 0, "http.bad_chunk_size", recorder);
+    const auto* newline = static_cast<const char*>(std::memchr(text.data() + digits, '\n', text.size() - digits));
+    if (newline == nullptr) {
+        if (text.size() > kMaxChunkLine) return malformed(direction, 0, "http.chunk_line_too_long", recorder);
+        return {Step::ok, 0};
+    }
+    const std::size_t line = static_cast<std::size_t>(newline - text.data()) + 1;
+    const char next = text[digits];
+    if (next != '\r' && next != ';' && next != ' ' && next != '\t' && next != '\n')
+        return malformed(direction, 0, "http.bad_chunk_size", recorder);
+    if (next != '\r' && next != ';') recorder.add_flags(side.message, message_flag::suspicious);
+    if (size == 0) {
+        side.state = State::trailer;
+        return {Step::ok, line};
+    }
+    side.state = State::chunk_end;
+    return {Step::ok, line + size};
+}
+
+Parsed HttpDissector::trailer(Direction direction, Bytes bytes, Recorder& recorder) {
+    std::size_t at = 0;
+    while (at < bytes.size()) {
+        const auto* newline = static_cast<const std::uint8_t*>(std::memchr(&bytes[at], '\n', bytes.size() - at));
+        if (newline == nullptr) break;
+        const std::size_t next = static_cast<std::size_t>(newline - bytes.data()) + 1;
+        const std::size_t length = next - at;
+        const bool empty = length == 1 || (length == 2 && bytes[at] == '\r');
+        at = next;
+        if (empty) return finish(direction, at, recorder);
+    }
+    if (bytes.size() - at > kMaxHead) return malformed(direction, at, "http.trailer_too_long", recorder);
+    return {Step::ok, at};
+}
+
+Parsed HttpDissector::malformed(Direction direction, std::uint64_t consumed, const char* label, Recorder& recorder) {
+    Half& side = half(direction);
+    const bool open = side.state != State::start && side.state != State::lost;
+    if (open) {
+        recorder.add_flags(side.message, message_flag::unfinished | message_flag::suspicious);
+        recorder.end(side.message, consumed);
+    }
+    side.state = State::lost;
+    return {Step::malformed, consumed, label};
+}
+
+Parsed HttpDissector::lost(Direction direction, Bytes bytes, Recorder& recorder) {
+    Half& side = half(direction);
+    const bool to_server = direction == Direction::to_server;
+    const bool found = (to_server ? starts_request(bytes) : starts_response(bytes)) == Probe::yes;
+    if (found) {
+        if (side.state == State::lost_body) recorder.end(side.message, 0);
+        side.state = State::start;
+        return start(direction, bytes, recorder);
+    }
+    if (side.state == State::lost_body) {
+        if (as_text(bytes).ends_with("\r\n0\r\n\r\n") || as_text(bytes) == "0\r\n\r\n")
+            return finish(direction, bytes.size(), recorder);  // the last chunk
+        return {Step::ok, bytes.size()};
+    }
+    recorder.remainder(direction, "http.after_loss");
+    if (!to_server) {  // a small answer may follow the end of the lost one in the same segment
+        const std::string_view text = as_text(bytes);
+        for (std::size_t at = text.find("HTTP/1."); at != std::string_view::npos; at = text.find("HTTP/1.", at + 1))
+            if (starts_response(bytes.subspan(at)) == Probe::yes) {
+                side.state = State::start;
+                return {Step::ok, at};
+            }
+    }
+    return {Step::ok, bytes.size()};
+}
+
+void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
+    Half& side = half(direction);
+    switch (side.state) {
+        case State::start:
+        case State::skip: side.state = State::lost; return;
+        case State::head:
+            recorder.add_flags(side.message, message_flag::truncated);
+            recorder.end(side.message, 0);
+            side.state = State::lost;
+            return;
+        case State::form:
+        case State::expected: {
+            const std::uint64_t at_hand = side.state == State::form ? std::min(side.scanned, side.left) : 0;
+            const std::uint64_t left = side.left - at_hand;
+            recorder.end(side.message, std::min(left, std::max(missing, left)));
+            if (missing > left) {
+                side.state = State::lost;
+                return;
+            }
+            side.left = left - missing;
+            side.state = side.left > 0 ? State::skip : State::start;
+            recorder.borders_kept();
+            return;
+        }
+        case State::chunk_size:
+        case State::chunk_end:
+        case State::trailer:
+            recorder.add_flags(side.message, message_flag::truncated);
+            side.state = State::lost_body;
+            return;
+        case State::until_close:
+        case State::tunnel: recorder.borders_kept(); return;
+        case State::lost:
+        case State::lost_body: return;
+    }
+}
+
+void HttpDissector::on_end(Direction direction, Recorder& recorder) {
+    Half& side = half(direction);
+    switch (side.state) {
+        case State::until_close:
+            if (recorder.aborted()) recorder.add_flags(side.message, message_flag::unfinished);
+            recorder.end_with_stream(side.message);
+            break;
+        case State::lost_body: recorder.end(side.message, 0); break;
+        case State::head:
+        case State::form:
+        case State::expected:
+        case State::chunk_size:
+        case State::chunk_end:
+        case State::trailer:
+            recorder.add_flags(side.message, message_flag::unfinished);
+            recorder.end(side.message, 0);
+            break;
+        case State::start:
+        case State::skip:
+        case State::tunnel:
+        case State::lost: break;
+    }
+    side.state = State::lost;
+}
+
+}  // namespace tapscope

@@ -1,0 +1,221 @@
+#include "dissect/http_head.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "bytes.hpp"
+#include "evidence.hpp"
+
+namespace tapscope {
+namespace {
+
+constexpr std::size_t kMaxMethod = 24;
+
+bool equals_lower(std::string_view name, std::string_view lower) noexcept {
+    if (name.size() != lower.size()) return false;
+    for (std::size_t i = 0; i < name.size(); ++i)
+        if ((name[i] | 0x20) != lower[i] && name[i] != lower[i]) return false;
+    return true;
+}
+
+bool starts_lower(std::string_view text, std::string_view lower) noexcept {
+    return text.size() >= lower.size() && equals_lower(text.substr(0, lower.size()), lower);
+}
+
+bool is_space(char c) noexcept { return c == ' ' || c == '\t'; }
+
+std::string_view trim(std::string_view text) noexcept {
+    while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+    return text;
+}
+
+bool is_version(std::string_view text) noexcept {  // "HTTP/1.1"
+    return text.size() >= 8 && std::memcmp(text.data(), "HTTP/", 5) == 0 && is_digit(text[5]) && text[6] == '.' &&
+           is_digit(text[7]);
+}
+
+bool parse_request_line(std::string_view line, HttpHead& head) noexcept {
+    const std::size_t space = line.find(' ');
+    if (space == 0 || space > kMaxMethod) return false;
+    head.method = line.substr(0, space);
+    std::size_t version = line.size();
+    if (line.size() >= space + 10 && line[line.size() - 9] == ' ' && is_version(line.substr(line.size() - 8))) {
+        version = line.size() - 9;
+    } else {  // blanks behind the version, or a version of an odd length
+        version = line.rfind(" HTTP/");
+        if (version == std::string_view::npos || version <= space) return false;
+        head.suspicious = true;
+    }
+    const std::string_view target = trim(line.substr(space + 1, version - space - 1));
+    if (target.empty()) return false;
+    head.suspicious = head.suspicious || std::memchr(target.data(), ' ', target.size()) != nullptr;
+    head.target = target;
+    return true;
+}
+
+bool parse_status_line(std::string_view line, HttpHead& head) noexcept {
+    if (!is_version(line) || line.size() < 12 || line[8] != ' ') return false;
+    const std::string_view digits = line.substr(9, 3);
+    if (!all_digits(digits)) return false;
+    head.status = (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + (digits[2] - '0');
+    return true;
+}
+
+// "5" or "5, 5"; several fields must agree too.
+void read_length(std::string_view value, HttpHead& head) noexcept {
+    while (true) {
+        const std::size_t comma = std::min(value.find(','), value.size());
+        const std::string_view one = trim(value.substr(0, comma));
+        if (!all_digits(one) || one.size() > 18) {
+            head.suspicious = true;
+            return;
+        }
+        std::uint64_t length = 0;
+        for (char c : one) length = length * 10 + static_cast<std::uint64_t>(c - '0');
+        if (head.has_length && head.content_length != length) {
+            head.suspicious = true;  // the first one counts; if that is wrong the next start line does not fit
+            return;
+        }
+        head.has_length = true;
+        head.content_length = length;
+        if (comma == value.size()) return;
+        value.remove_prefix(comma + 1);
+        head.suspicious = true;
+    }
+}
+
+void read_coding(std::string_view value, HttpHead& head) noexcept {
+    if (head.has_coding) head.suspicious = true;
+    head.has_coding = true;
+    const std::size_t comma = value.rfind(',');
+    const std::string_view last = trim(comma == std::string_view::npos ? value : value.substr(comma + 1));
+    head.chunked = equals_lower(last, "chunked");
+    if (!head.chunked && !equals_lower(last, "identity") && !equals_lower(last, "gzip")) head.suspicious = true;
+}
+
+// Returns true when the field is Transfer-Encoding, whose value may go on in a folded line.
+bool read_field(std::string_view name, std::string_view value, HttpHead& head) noexcept {
+    switch (name.front() | 0x20) {
+        case 'c':
+            if (name.size() == 14 && equals_lower(name, "content-length")) {
+                read_length(trim(value), head);
+            } else if (name.size() == 12 && equals_lower(name, "content-type")) {
+                head.form = starts_lower(trim(value), "application/x-www-form-urlencoded");
+            } else if (name.size() == 6 && equals_lower(name, "cookie") && head.extra_count < HttpHead::kMaxExtras) {
+                head.extras[head.extra_count++] = {name, trim(value)};
+            }
+            return false;
+        case 't':
+            if (name.size() != 17 || !equals_lower(name, "transfer-encoding")) return false;
+            read_coding(trim(value), head);
+            return true;
+        case 'e':
+            if (name.size() == 6 && equals_lower(name, "expect"))
+                head.expects_continue = starts_lower(trim(value), "100-continue");
+            return false;
+        case 'x':
+            if (name.size() > 2 && name[1] == '-' && head.extra_count < HttpHead::kMaxExtras)
+                head.extras[head.extra_count++] = {name, trim(value)};
+            return false;
+        default: return false;
+    }
+}
+
+}  // namespace
+
+Probe starts_request(Bytes bytes) noexcept {
+    std::size_t i = 0;
+    const std::size_t limit = std::min(bytes.size(), kMaxMethod + 1);
+    while (i < limit && (static_cast<unsigned>(bytes[i] - 'A') < 26 || ((bytes[i] == '-' || bytes[i] == '_') && i > 0)))
+        ++i;
+    if (i == bytes.size()) return Probe::need_more;
+    if (i < 3 || bytes[i] != ' ') return Probe::no;
+    const std::string_view rest = as_text(bytes).substr(i + 1);
+    const void* newline = std::memchr(rest.data(), '\n', rest.size());
+    if (newline == nullptr) {
+        if (rest.size() > kMaxHead) return Probe::no;
+        if (rest.size() < 2) return Probe::need_more;
+        const std::string_view method = as_text(bytes).substr(0, i);
+        if (rest.front() == '/' || starts_lower(rest, "http:/")) return Probe::yes;
+        // A method that other line protocols do not have, with an authority or "*".
+        return method == "CONNECT" ? Probe::yes : rest.size() < 256 ? Probe::need_more : Probe::no;
+    }
+    const std::string_view line = rest.substr(0, static_cast<std::size_t>(static_cast<const char*>(newline) - rest.data()));
+    if (line.find("HTTP/") == std::string_view::npos) return Probe::no;
+    return as_text(bytes).starts_with("PRI * HTTP/2") ? Probe::no : Probe::yes;
+}
+
+Probe starts_response(Bytes bytes) noexcept {
+    constexpr std::string_view pattern = "HTTP/1.";
+    const std::size_t n = std::min(bytes.size(), pattern.size());
+    if (std::memcmp(bytes.data(), pattern.data(), n) != 0) return Probe::no;
+    if (bytes.size() < 12) return Probe::need_more;
+    HttpHead head;
+    return parse_status_line(as_text(bytes).substr(0, 12), head) ? Probe::yes : Probe::no;
+}
+
+HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char*& label) noexcept {
+    const char* const start = reinterpret_cast<const char*>(bytes.data());
+    const char* const end = start + bytes.size();
+    const char* at = start;
+    bool first = true, coding_open = false;
+    while (true) {
+        const auto* newline = static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)));
+        if (newline == nullptr) return HeadStep::incomplete;
+        const char* stop = newline;
+        if (stop > at && stop[-1] == '\r') --stop;
+        const std::string_view line(at, static_cast<std::size_t>(stop - at));
+        at = newline + 1;
+        if (first) {
+            first = false;
+            const bool good =
+                direction == Direction::to_server ? parse_request_line(line, head) : parse_status_line(line, head);
+            if (!good) {
+                label = "http.bad_start_line";
+                return HeadStep::malformed;
+            }
+            continue;
+        }
+        if (line.empty()) {
+            head.size = static_cast<std::size_t>(at - start);
+            if (head.has_coding && head.has_length) head.suspicious = true;
+            return HeadStep::complete;
+        }
+        if (is_space(line.front())) {  // obs-fold: belongs to the line before
+            if (coding_open) {
+                head.has_coding = false;
+                read_coding(trim(line), head);
+                head.suspicious = true;
+            }
+            continue;
+        }
+        const auto* colon = static_cast<const char*>(std::memchr(line.data(), ':', line.size()));
+        coding_open = false;
+        if (colon == nullptr || colon == line.data()) {
+            head.suspicious = true;
+            continue;
+        }
+        std::string_view name(line.data(), static_cast<std::size_t>(colon - line.data()));
+        if (is_space(name.back())) {
+            head.suspicious = true;
+            name = trim(name);
+            if (name.empty()) continue;
+        }
+        coding_open = read_field(name, line.substr(static_cast<std::size_t>(colon - line.data()) + 1), head);
+    }
+}
+
+bool head_is_complete(Bytes bytes, std::size_t from) noexcept {
+    std::size_t i = from > 3 ? from - 3 : 0;
+    while (i < bytes.size()) {
+        const void* found = std::memchr(bytes.data() + i, '\n', bytes.size() - i);
+        if (found == nullptr) return false;
+        i = static_cast<std::size_t>(static_cast<const std::uint8_t*>(found) - bytes.data()) + 1;
+        if (i < bytes.size() && bytes[i] == '\n') return true;
+        if (i + 1 < bytes.size() && bytes[i] == '\r' && bytes[i + 1] == '\n') return true;
+    }
+    return false;
+}
+
+}  // namespace tapscope

@@ -1,0 +1,49 @@
+// The head of an HTTP/1.x message: start line and the header fields that framing and evidence need.
+// https://www.rfc-editor.org/rfc/rfc9112 (message syntax), section 6.3 (body length), section 11 (ambiguities)
+//
+//     method SP target SP HTTP/1.x CRLF         HTTP/1.x SP status SP reason CRLF
+//     *( field-name ":" OWS value OWS CRLF )    CRLF
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "dissect/dissector.hpp"
+
+namespace tapscope {
+
+struct HttpHead {
+    static constexpr std::size_t kMaxExtras = 24;
+    struct Field {
+        std::string_view name, value;
+    };
+
+    std::size_t size = 0;  // bytes, the empty line included
+    std::string_view method, target;
+    std::int32_t status = -1;
+    std::uint64_t content_length = 0;
+    bool has_length = false;
+    bool has_coding = false;   // Transfer-Encoding is there
+    bool chunked = false;      // and its last coding is "chunked"
+    bool expects_continue = false;
+    bool form = false;         // application/x-www-form-urlencoded
+    bool suspicious = false;   // RFC 9112 section 11: two readings are possible
+    std::array<Field, kMaxExtras> extras;  // Cookie and X-... fields; views into the bytes given
+    std::size_t extra_count = 0;
+};
+
+enum class HeadStep : std::uint8_t { complete, incomplete, malformed };
+
+inline constexpr std::size_t kMaxHead = 200 * 1024;  // below kMaxPending, so that we name the reason
+
+// Does a request line (status line) start here? `yes` is given as soon as it is plain, before the line is complete.
+Probe starts_request(Bytes bytes) noexcept;
+Probe starts_response(Bytes bytes) noexcept;
+
+HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char*& label) noexcept;
+
+// Looks for the empty line that ends a head, from `from` on; true when it is there. For heads that come in pieces.
+bool head_is_complete(Bytes bytes, std::size_t from) noexcept;
+
+}  // namespace tapscope

@@ -1,0 +1,66 @@
+// Bytes of a file, a pipe or standard input in order, with gzip, zstd and xz undone on the way.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tapscope {
+
+// A stage that turns compressed bytes into plain ones.
+class Decoder {
+public:
+    virtual ~Decoder() = default;
+    struct Progress {
+        std::size_t used, made;
+        const char* error;  // nullptr: fine
+    };
+    virtual Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out, std::size_t out_size) = 0;
+};
+
+// A contiguous window on the stream that moves forward. Memory: one block, or the largest record asked for.
+class ByteStream {
+public:
+    static constexpr std::size_t kBlock = 256 * 1024;
+    explicit ByteStream(const std::string& path);  // "-" is standard input; throws SourceError
+    ~ByteStream();
+    ByteStream(const ByteStream&) = delete;
+    ByteStream& operator=(const ByteStream&) = delete;
+
+    const std::uint8_t* data() const noexcept { return buffer_.data() + begin_; }
+    std::size_t size() const noexcept { return end_ - begin_; }
+    void skip(std::size_t n) noexcept { begin_ += n; }
+    // Reads one more block behind what is there; moves what is there to the front, so that old pointers die.
+    // False at the end of the input.
+    bool more();
+    // At least `n` bytes at data(), or false when the input ends before.
+    bool ensure(std::size_t n) {
+        while (size() < n)
+            if (!more()) return false;
+        return true;
+    }
+    std::uint64_t offset() const noexcept { return produced_ - size(); }  // of data() in the plain stream
+    std::uint64_t file_bytes_read() const noexcept { return file_read_; }
+    std::uint64_t file_size() const noexcept { return file_size_; }
+    const std::string& path() const noexcept { return path_; }
+    const std::string& compression() const noexcept { return compression_; }
+    const char* decode_error() const noexcept { return decode_error_; }  // the compressed input is broken from here
+
+private:
+    std::size_t read_file(std::uint8_t* to, std::size_t n);
+    bool produce();
+
+    std::string path_, compression_;
+    int fd_ = -1;
+    bool close_fd_ = false, file_ended_ = false;
+    std::uint64_t file_read_ = 0, file_size_ = 0, produced_ = 0;
+    std::vector<std::uint8_t> buffer_;
+    std::size_t begin_ = 0, end_ = 0;
+    std::unique_ptr<Decoder> decoder_;
+    std::vector<std::uint8_t> packed_;  // compressed input not yet used
+    std::size_t packed_begin_ = 0, packed_end_ = 0;
+    const char* decode_error_ = nullptr;
+};
+
+}  // namespace tapscope

@@ -1,0 +1,67 @@
+#include "source/merge.hpp"
+
+#include <algorithm>
+
+#include "bytes.hpp"
+#include "source/pcap_file.hpp"
+#include "source/pcapng_file.hpp"
+
+namespace tapscope {
+
+std::unique_ptr<Source> open_file(const std::string& path, std::uint16_t index, Counters& counters) {
+    auto stream = std::make_unique<ByteStream>(path);
+    if (!stream->ensure(4)) {
+        const bool empty = stream->size() == 0 && stream->decode_error() == nullptr;
+        throw SourceError(empty ? "the file is empty" : "the file ends before a capture header", stream->path(), 0,
+                          "Name a pcap or pcapng file (also gzip, zstd or xz).");
+    }
+    if (PcapFile::is_magic(stream->data())) return std::make_unique<PcapFile>(std::move(stream), index, counters);
+    if (load_le32(stream->data()) == 0x0A0D0D0A)
+        return std::make_unique<PcapngFile>(std::move(stream), index, counters);
+    throw SourceError("this is not a capture file", stream->path(), 0,
+                      "Name a pcap or pcapng file (also gzip, zstd or xz).");
+}
+
+MergedSources::MergedSources(std::vector<std::unique_ptr<Source>> sources)
+    : sources_(std::move(sources)), lanes_(sources_.size()) {}
+
+void MergedSources::fill(std::vector<Packet>& batch) {
+    batch.clear();
+    if (sources_.size() == 1) return sources_[0]->fill(batch);
+    std::vector<std::size_t> heap;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+        Lane& lane = lanes_[i];
+        if (!lane.ended && lane.at == lane.packets.size()) {
+            lane.at = 0;
+            sources_[i]->fill(lane.packets);
+            lane.ended = lane.packets.empty();
+        }
+        if (!lane.ended) heap.push_back(i);
+    }
+    const auto later = [&](std::size_t a, std::size_t b) {
+        const std::int64_t x = lanes_[a].packets[lanes_[a].at].time_ns, y = lanes_[b].packets[lanes_[b].at].time_ns;
+        return x != y ? x > y : a > b;
+    };
+    std::make_heap(heap.begin(), heap.end(), later);
+    while (!heap.empty()) {
+        std::pop_heap(heap.begin(), heap.end(), later);
+        Lane& lane = lanes_[heap.back()];
+        batch.push_back(lane.packets[lane.at++]);
+        if (lane.at == lane.packets.size()) return;
+        std::push_heap(heap.begin(), heap.end(), later);
+    }
+}
+
+std::uint64_t MergedSources::bytes_done() const noexcept {
+    std::uint64_t sum = 0;
+    for (const auto& source : sources_) sum += source->bytes_done();
+    return sum;
+}
+
+std::uint64_t MergedSources::bytes_total() const noexcept {
+    std::uint64_t sum = 0;
+    for (const auto& source : sources_) sum += source->bytes_total();
+    return sum;
+}
+
+}  // namespace tapscope

@@ -1,0 +1,100 @@
+#include "source/pcap_file.hpp"
+
+#include "bytes.hpp"
+
+namespace tapscope {
+namespace {
+
+constexpr std::uint32_t kMicros = 0xa1b2c3d4, kNanos = 0xa1b23c4d, kModified = 0xa1b2cd34;
+constexpr std::size_t kFileHeader = 24;
+
+}  // namespace
+
+bool link_type_known(LinkType type) noexcept {
+    switch (type) {
+        case LinkType::null: case LinkType::ethernet: case LinkType::raw_bsd: case LinkType::raw_openbsd:
+        case LinkType::raw: case LinkType::loop: case LinkType::linux_cooked: case LinkType::ipv4:
+        case LinkType::ipv6: case LinkType::linux_cooked2: return true;
+    }
+    return false;
+}
+
+bool PcapFile::is_magic(const std::uint8_t* p) noexcept {
+    const std::uint32_t magic = load_le32(p), swapped = load_be32(p);
+    return magic == kMicros || magic == kNanos || magic == kModified || swapped == kMicros || swapped == kNanos ||
+           swapped == kModified;
+}
+
+PcapFile::PcapFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, Counters& counters)
+    : stream_(std::move(stream)), counters_(counters), index_(index) {
+    report_.path = stream_->path();
+    report_.format = "pcap" + (stream_->compression().empty() ? "" : "+" + stream_->compression());
+    if (!stream_->ensure(kFileHeader))
+        throw SourceError("the pcap file header is cut", report_.path, static_cast<std::int64_t>(stream_->size()),
+                          "The file ends inside its first 24 bytes; capture again.");
+    const std::uint8_t* p = stream_->data();
+    std::uint32_t magic = load_le32(p);
+    swapped_ = magic != kMicros && magic != kNanos && magic != kModified;
+    if (swapped_) magic = load_be32(p);
+    if (magic == kNanos) fraction_ns_ = 1;
+    if (magic == kModified) record_header_ = 24;
+    report_.resolution = magic == kNanos ? "1 ns" : "1 us";
+    // The upper bits of the field tell the length of the frame check sequence.
+    const std::uint32_t type = (swapped_ ? load_be32(p + 20) : load_le32(p + 20)) & 0xffff;
+    link_ = static_cast<LinkType>(type);
+    report_.link_types.push_back(static_cast<std::uint16_t>(type));
+    if (!link_type_known(link_))
+        throw SourceError("unknown link type " + std::to_string(type), report_.path, 20,
+                          "Known are Ethernet, Linux cooked v1/v2, raw IP and BSD loopback; capture on such an "
+                          "interface, or convert with editcap.");
+    stream_->skip(kFileHeader);
+}
+
+void PcapFile::stop(const char* counter, const std::string& why) {
+    ended_ = true;
+    counters_.add(counter);
+    report_.warning = why;
+}
+
+template <bool Swapped>
+void PcapFile::fill_as(std::vector<Packet>& batch) {
+    const auto u32 = [](const std::uint8_t* p) { return Swapped ? load_be32(p) : load_le32(p); };
+    const std::uint8_t* p = stream_->data();
+    const std::uint8_t* const end = p + stream_->size();
+    const std::size_t header = record_header_;
+    while (batch.size() < kBatch && static_cast<std::size_t>(end - p) >= header) {
+        const std::uint32_t captured = u32(p + 8);
+        if (captured > kMaxCaptured) {
+            stop("source.bad_record", "a packet record claims " + std::to_string(captured) + " bytes at byte " +
+                                          std::to_string(stream_->offset() + static_cast<std::size_t>(p - stream_->data())) +
+                                          "; what follows was not read");
+            break;
+        }
+        if (static_cast<std::size_t>(end - p) - header < captured) break;
+        const std::uint32_t fraction = u32(p + 4);
+        if (static_cast<std::int64_t>(fraction) * fraction_ns_ >= 1'000'000'000) [[unlikely]]
+            counters_.add("source.bad_timestamp", 1, Unit::packets);
+        batch.push_back({p + header, captured, u32(p + 12),
+                         std::int64_t{u32(p)} * 1'000'000'000 + std::int64_t{fraction} * fraction_ns_, link_, index_});
+        note(batch.back());
+        p += header + captured;
+    }
+    stream_->skip(static_cast<std::size_t>(p - stream_->data()));
+}
+
+void PcapFile::fill(std::vector<Packet>& batch) {
+    batch.clear();
+    while (!ended_) {
+        swapped_ ? fill_as<true>(batch) : fill_as<false>(batch);
+        if (!batch.empty() || ended_) return;
+        if (stream_->more()) continue;
+        if (stream_->decode_error() != nullptr)
+            stop("source.truncated_file", std::string(stream_->decode_error()) + "; read up to there");
+        else if (stream_->size() > 0)
+            stop("source.truncated_file", "the file is cut inside a packet at byte " +
+                                              std::to_string(stream_->offset()) + "; read up to there");
+        ended_ = true;
+    }
+}
+
+}  // namespace tapscope
