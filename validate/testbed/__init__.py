@@ -1,1 +1,1 @@
-"""Real servers in network namespaces, watched by a mirror port, with the truth recorded beside the capture."""
+"""Real servers in network namespaces, watched by a mirror port, the truth recorded beside the capture."""

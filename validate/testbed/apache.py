@@ -16,8 +16,8 @@ AJP_SECRET = "board-secret"
 _MODULES = ("mpm_event", "authz_core", "headers", "log_debug", "env")
 
 _LOG_FORMAT = (
-    r"id=%{X-Request-ID}i beg=%{begin:usec}t end=%{end:usec}t D=%D first=%^FB s=%>s b=%B in=%I out=%O keep=%k "
-    r"conn=%a:%{remote}p pid=%P:%{tid}P \"%r\" jk=%{JK_REQUEST_DURATION}n"
+    r"id=%{X-Request-ID}i beg=%{begin:usec}t end=%{end:usec}t D=%D first=%^FB s=%>s b=%B in=%I out=%O "
+    r"keep=%k conn=%a:%{remote}p pid=%P:%{tid}P \"%r\" jk=%{JK_REQUEST_DURATION}n"
 )
 
 
@@ -26,7 +26,9 @@ def configuration(paths: Paths, options: Options, base: Path, logs: Path, networ
     app = network.hosts["app"]
     modules = paths.apache_modules
     wanted = [*_MODULES, *(["jk"] if options.connector == "mod_jk" else ["proxy", "proxy_ajp"])]
-    lines = [f"LoadModule {m}_module {modules}/mod_{m}.so" for m in wanted if (modules / f"mod_{m}.so").exists()]
+    lines = [
+        f"LoadModule {m}_module {modules}/mod_{m}.so" for m in wanted if (modules / f"mod_{m}.so").exists()
+    ]
     per_child = max(25, (options.apache_threads + 1) // 2)
     lines += [
         f'ServerRoot "{base}"',

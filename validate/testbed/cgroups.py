@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +112,7 @@ def remove_leftovers(name: str) -> int:
     count = 0
     for mount in set(_mounts().values()):
         for folder in mount.glob(f"{name}-*"):
-            if os.path.isdir(folder):
+            if folder.is_dir():
                 _remove(folder)
                 count += 1
     return count

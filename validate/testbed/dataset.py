@@ -7,6 +7,7 @@ import inspect
 import random
 import sys
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 USERS = 3000
@@ -21,39 +22,13 @@ DAYS = 365
 WAITING_EVERY = 40
 _SEED = 20131
 
-_SCHEMA = """
-CREATE TABLE users (id INT PRIMARY KEY AUTO_INCREMENT, nick VARCHAR(32) NOT NULL UNIQUE, password CHAR(40) NOT NULL,
-  karma INT NOT NULL, moderator TINYINT NOT NULL, joined DATETIME NOT NULL, last_login DATETIME NULL, bio TEXT NOT NULL);
-CREATE TABLE topics (id INT PRIMARY KEY, name VARCHAR(32) NOT NULL, description TEXT NOT NULL);
-CREATE TABLE stories (id INT PRIMARY KEY AUTO_INCREMENT, topic_id INT NOT NULL, author_id INT NOT NULL,
-  title VARCHAR(120) NOT NULL, body TEXT NOT NULL, posted DATETIME NOT NULL, day INT NOT NULL, comments INT NOT NULL,
-  score INT NOT NULL, status TINYINT NOT NULL, KEY (topic_id, posted), KEY (author_id), KEY (day), KEY (posted),
-  KEY (status));
-CREATE TABLE comments (id INT PRIMARY KEY AUTO_INCREMENT, story_id INT NOT NULL, parent_id INT NOT NULL,
-  author_id INT NOT NULL, posted DATETIME NOT NULL, subject VARCHAR(120) NOT NULL, body TEXT NOT NULL,
-  score INT NOT NULL, KEY (story_id), KEY (parent_id), KEY (author_id));
-CREATE TABLE tags (id INT PRIMARY KEY, name VARCHAR(24) NOT NULL UNIQUE);
-CREATE TABLE story_tags (story_id INT NOT NULL, tag_id INT NOT NULL, KEY (story_id), KEY (tag_id));
-CREATE TABLE ratings (id INT PRIMARY KEY AUTO_INCREMENT, comment_id INT NOT NULL, user_id INT NOT NULL,
-  value TINYINT NOT NULL, given DATETIME NOT NULL, KEY (comment_id, user_id));
-CREATE TABLE messages (id INT PRIMARY KEY AUTO_INCREMENT, to_user INT NOT NULL, from_user INT NOT NULL,
-  sent DATETIME NOT NULL, subject VARCHAR(200) NOT NULL, seen TINYINT NOT NULL, KEY (to_user));
-CREATE TABLE watches (user_id INT NOT NULL, story_id INT NOT NULL, seen_comments INT NOT NULL, KEY (user_id),
-  KEY (story_id));
-CREATE TABLE sessions (token CHAR(16) PRIMARY KEY, user_id INT NOT NULL, started DATETIME NOT NULL);
-CREATE TABLE moderations (id INT PRIMARY KEY AUTO_INCREMENT, story_id INT NOT NULL, moderator_id INT NOT NULL,
-  verdict TINYINT NOT NULL, decided DATETIME NOT NULL, KEY (moderator_id));
-"""
 
-WORDS = (
-    "kernel driver packet router server cluster memory thread process socket buffer queue latency mirror switch "
-    "library compiler parser editor window display printer keyboard network protocol release patch branch merge "
-    "database index query table column transaction backup archive license project company market review science "
-    "planet orbit rocket telescope battery engine bicycle garden music guitar novel painter camera theatre "
-    "election budget privacy tracker cookie browser search crawler phone tablet satellite antenna signal noise "
-    "matrix theorem proof sample average median variance model training robot sensor motor bridge tunnel"
-).split()
-_FILLER = "the a of and to in that with for from this more about which after under between because often new".split()
+def _app_data(name: str) -> str:
+    return resources.files(__package__).joinpath("app", "data", name).read_text(encoding="utf-8")
+
+
+WORDS = _app_data("words.txt").split()
+_FILLER = _app_data("filler.txt").split()
 
 
 def nick(user: int) -> str:
@@ -83,7 +58,8 @@ def _text(rng: random.Random, words: int) -> str:
 
 def _when(day: int, second: int) -> str:
     """Day 0 is 1 January 2025; months of 28 days keep this free of calendars."""
-    return f"2025-{1 + day // 31:02d}-{1 + day % 28:02d} {second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+    clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+    return f"2025-{1 + day // 31:02d}-{1 + day % 28:02d} {clock}"
 
 
 def _rows() -> Iterator[tuple[str, list[list[object]]]]:
@@ -93,8 +69,18 @@ def _rows() -> Iterator[tuple[str, list[list[object]]]]:
     for user in range(1, USERS + 1):
         password = hashlib.sha1(nick(user).encode()).hexdigest()
         karma = min(200, int(rng.expovariate(1 / 18)))
-        users.append([user, nick(user), password, karma, int(is_moderator(user)), _when(rng.randrange(300), 0),
-                      "\\N", _text(rng, 25)])
+        users.append(
+            [
+                user,
+                nick(user),
+                password,
+                karma,
+                int(is_moderator(user)),
+                _when(rng.randrange(300), 0),
+                "\\N",
+                _text(rng, 25),
+            ]
+        )
     yield "users", users
     yield "topics", [[t, WORDS[t * 7].capitalize(), _text(rng, 15)] for t in range(1, TOPICS + 1)]
 
@@ -111,28 +97,70 @@ def _rows() -> Iterator[tuple[str, list[list[object]]]]:
         parent = rng.choice(earlier) if earlier and rng.random() < 0.55 else 0
         earlier.append(comment)
         per_story[story] += 1
-        comments.append([comment, story, parent, rng.randint(1, USERS), _when(story * DAYS // STORIES, comment % 86400),
-                         _text(rng, 4), _text(rng, rng.randint(8, 60)), rng.randint(-1, 5)])
+        comments.append(
+            [
+                comment,
+                story,
+                parent,
+                rng.randint(1, USERS),
+                _when(story * DAYS // STORIES, comment % 86400),
+                _text(rng, 4),
+                _text(rng, rng.randint(8, 60)),
+                rng.randint(-1, 5),
+            ]
+        )
     stories: list[list[object]] = []
     for story in range(1, STORIES + 1):
         day = story * DAYS // STORIES
         status = 0 if story % WAITING_EVERY == 0 else 1
-        stories.append([story, rng.randint(1, TOPICS), 1 + int(USERS * rng.random() ** 2), _text(rng, rng.randint(4, 8)),
-                        _text(rng, rng.randint(40, 120)), _when(day, rng.randrange(86400)), day, per_story[story],
-                        rng.randint(-5, 40), status])
+        stories.append(
+            [
+                story,
+                rng.randint(1, TOPICS),
+                1 + int(USERS * rng.random() ** 2),
+                _text(rng, rng.randint(4, 8)),
+                _text(rng, rng.randint(40, 120)),
+                _when(day, rng.randrange(86400)),
+                day,
+                per_story[story],
+                rng.randint(-5, 40),
+                status,
+            ]
+        )
     yield "stories", stories
     yield "comments", comments
     yield "tags", [[t, tag_name(t)] for t in range(1, TAGS + 1)]
-    yield "story_tags", [[s, tag] for s in range(1, STORIES + 1)
-                         for tag in sorted({1 + int(TAGS * rng.random() ** 2) for _ in range(rng.randint(1, 4))})]
-    yield "messages", [[m, rng.randint(1, USERS), rng.randint(1, USERS), _when(rng.randrange(DAYS), m % 86400),
-                        _text(rng, 5), rng.randint(0, 1)] for m in range(1, MESSAGES + 1)]
-    yield "watches", [[rng.randint(1, USERS), rng.randint(1, STORIES), rng.randint(0, 10)] for _ in range(WATCHES)]
+    yield (
+        "story_tags",
+        [
+            [s, tag]
+            for s in range(1, STORIES + 1)
+            for tag in sorted({1 + int(TAGS * rng.random() ** 2) for _ in range(rng.randint(1, 4))})
+        ],
+    )
+    yield (
+        "messages",
+        [
+            [
+                m,
+                rng.randint(1, USERS),
+                rng.randint(1, USERS),
+                _when(rng.randrange(DAYS), m % 86400),
+                _text(rng, 5),
+                rng.randint(0, 1),
+            ]
+            for m in range(1, MESSAGES + 1)
+        ],
+    )
+    yield (
+        "watches",
+        [[rng.randint(1, USERS), rng.randint(1, STORIES), rng.randint(0, 10)] for _ in range(WATCHES)],
+    )
 
 
 def write(folder: Path) -> str:
-    """Writes one tab-separated file per table into folder. Returns the SQL script that makes and loads the tables."""
-    script = [_SCHEMA]
+    """Writes one tab-separated file per table into folder. Returns the SQL that makes and loads them."""
+    script = [_app_data("schema.sql")]
     for table, rows in _rows():
         file = folder / f"{table}.tsv"
         with file.open("w", encoding="utf-8") as out:
@@ -144,5 +172,6 @@ def write(folder: Path) -> str:
 
 
 def fingerprint() -> str:
-    """Changes whenever this file changes: the key of the cached data folder."""
-    return hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()
+    """Changes whenever schema, words or this file change: the key of the cached data folder."""
+    parts = [inspect.getsource(sys.modules[__name__]), _app_data("schema.sql"), *WORDS, *_FILLER]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

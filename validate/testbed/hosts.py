@@ -1,11 +1,12 @@
 """Host records: Collectl in every host's namespace, and each host's CPU accounting from its control group.
 
-`python -m tapscope.validate.testbed.hosts CONFIG.json` is the sampler of the accounting files: one light process for
-all hosts, ended by SIGTERM.
+`python -m tapscope.validate.testbed.hosts CONFIG.json` is the sampler of the accounting files: one light
+process for all hosts, ended by SIGTERM.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,15 +20,34 @@ INTERVAL_S = 0.05
 COLUMNS = "time_ns_begin,time_ns_end,usage_ns,user_ns,system_ns"
 
 
-def collectl_command(collectl: str, folder: Path, processes: str) -> list[str]:
-    """Collectl at 50 ms: CPU, disk, memory, network, TCP; and once per second the processes of this host."""
-    # rawdskignore empty: the default filter of Collectl 4.3 drops virtio disks on recent kernels.
-    argv = [collectl, "-i", f"{INTERVAL_S}:1", "-s", "cdmntZ", "-f", str(folder), "-F", "1", "--quiet"]
-    return [*argv, "--procfilt", processes]
+def collectl_command(collectl: str, host: str, folder: Path, processes: str) -> list[str]:
+    """Collectl at 50 ms: CPU, disk, memory, network, TCP; and once per second the processes of this host.
+
+    A host name of its own (UTS namespace) makes Collectl write it into file name and header.
+    """
+    argv = [
+        collectl,
+        "-i",
+        f"{INTERVAL_S}:1",
+        "-s",
+        "cdmntZ",
+        "-f",
+        ".",
+        "-F",
+        "1",
+        "--quiet",
+        "--procfilt",
+        processes,
+    ]
+    script = 'echo "$1" > /proc/sys/kernel/hostname && cd "$2" && shift 2 && exec "$@"'
+    return ["unshare", "--uts", "sh", "-c", script, "sh", host, str(folder), *argv]
 
 
 def _reader_v1(folder: Path) -> Callable[[], tuple[int, int, int]]:
-    files = [os.open(folder / name, os.O_RDONLY) for name in ("cpuacct.usage", "cpuacct.usage_user", "cpuacct.usage_sys")]
+    files = [
+        os.open(folder / name, os.O_RDONLY)
+        for name in ("cpuacct.usage", "cpuacct.usage_user", "cpuacct.usage_sys")
+    ]
 
     def read() -> tuple[int, int, int]:
         usage, user, system = (int(os.pread(f, 64, 0)) for f in files)
@@ -56,21 +76,21 @@ def _sample(config: dict[str, Any]) -> None:
         running = False
 
     signal.signal(signal.SIGTERM, stop)
-    series = []
-    for host in config["hosts"]:
-        out = Path(host["out"]).open("w", encoding="ascii")
-        out.write(COLUMNS + "\n")
-        series.append((reader(Path(host["folder"])), out))
-    tick = time.monotonic()
-    while running:
-        for read, out in series:
-            begin = time.time_ns()
-            usage, user, system = read()
-            out.write(f"{begin},{time.time_ns()},{usage},{user},{system}\n")
-        tick += INTERVAL_S
-        time.sleep(max(0.0, tick - time.monotonic()))
-    for _, out in series:
-        out.close()
+    with contextlib.ExitStack() as files:
+        series = []
+        for host in config["hosts"]:
+            out = files.enter_context(Path(host["out"]).open("w", encoding="ascii"))
+            out.write(COLUMNS + "\n")
+            series.append((reader(Path(host["folder"])), out))
+        tick = time.monotonic()
+        while running:
+            for read, out in series:
+                begin = time.time_ns()
+                usage, user, system = read()
+                out.write(f"{begin},{time.time_ns()},{usage},{user},{system}\n")
+            # A late sample is not made up for by a burst of others.
+            tick = max(tick + INTERVAL_S, time.monotonic())
+            time.sleep(max(0.0, tick - time.monotonic()))
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import cgroups, net
+from . import cgroups, mariadb, net
 
 _NOTES = Path("/run/tapscope-testbed")
 
 
 def _birth(pid: int) -> str:
-    """Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat), "" when it does not live."""
+    """Start time of a process in ticks since boot (field 22 of /proc/PID/stat), "" when it does not live."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
     except OSError:
@@ -36,7 +36,8 @@ def noted(name: str, scratch: Path) -> Iterator[None]:
 
 
 def clean(ip: str) -> dict[str, list[str]]:
-    """Removes namespaces, processes, control groups and scratch folders of testbeds whose run no longer lives.
+    """Removes what testbeds left whose run no longer lives: namespaces, processes, control groups, scratch
+    folders, and database templates that were never finished.
 
     Returns {"removed": names, "alive": names}.
     """
@@ -54,4 +55,8 @@ def clean(ip: str) -> dict[str, list[str]]:
             shutil.rmtree(scratch, ignore_errors=True)
         note.unlink()
         removed.append(name)
+    for folder in sorted(mariadb.cache_folder().glob(f"{mariadb.MAKING}*")):
+        if not _birth(int(folder.name.removeprefix(mariadb.MAKING).split("-")[0])):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(str(folder))
     return {"removed": removed, "alive": alive}

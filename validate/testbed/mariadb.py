@@ -1,4 +1,4 @@
-"""MariaDB as the database tier: seeded once into a template that every run copies, slow log as event monitor."""
+"""MariaDB as the database tier: seeded once into a template that every run copies; slow log as monitor."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ PORT = 3306
 DATABASE = "board"
 USER = "board"
 PASSWORD = "board-password"
+# Folder of an unfinished template; followed by the id of the process that makes it.
+MAKING = "making-"
 
 _SLOW_LOG = (
     "SELECT start_time, user_host, query_time, lock_time, rows_sent, rows_examined, db, thread_id, sql_text"
@@ -71,7 +73,7 @@ def template(paths: Paths) -> Path:
     if (final / "complete").exists():
         return final / "data"
     final.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="making-", dir=final.parent))
+    work = Path(tempfile.mkdtemp(prefix=f"{MAKING}{os.getpid()}-", dir=final.parent))
     try:
         _fill(paths, work)
         (work / "complete").touch()
@@ -89,15 +91,25 @@ def template(paths: Paths) -> Path:
 def _fill(paths: Paths, work: Path) -> None:
     data = work / "data"
     call(
-        [paths.program("mariadb-install-db"), "--no-defaults", "--user=root", f"--datadir={data}",
-         "--auth-root-authentication-method=normal", "--skip-test-db"]
+        [
+            paths.program("mariadb-install-db"),
+            "--no-defaults",
+            "--user=root",
+            f"--datadir={data}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]
     )
     socket = work / "s.sock"
     log = work / "fill.out"
     with log.open("wb") as out:
         handle = subprocess.Popen(
-            [*_daemon(paths, data, socket), "--skip-networking"],
-            stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True,
+            # Outside any namespace, where `clean` would not find it: it must end with this process.
+            ["setpriv", "--pdeathsig", "KILL", *_daemon(paths, data, socket), "--skip-networking"],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
     server = Process("mariadbd", handle, log)
     try:
@@ -126,12 +138,14 @@ class Database:
         self._client = _client(paths, socket)
 
     def run(self, sql: str) -> str:
-        """Runs statements over the server's local socket (not over the tapped network); tab-separated rows."""
+        """Runs statements over the server's local socket, not over the tapped network; tab-separated rows."""
         return call([*self._client, "--batch", "-e", sql])
 
     def connections(self) -> list[tuple[int, str, int]]:
         """(thread id, client address, client port) of every connection over the network."""
-        rows = self.run("SELECT id, host FROM information_schema.processlist WHERE host LIKE '10.%'").splitlines()
+        rows = self.run(
+            "SELECT id, host FROM information_schema.processlist WHERE host LIKE '10.%'"
+        ).splitlines()
         found = []
         for row in rows[1:]:
             thread, host = row.split("\t")
@@ -146,10 +160,14 @@ class Database:
         with target.open("wb") as out:
             done = subprocess.run(
                 [*self._client, "--batch", "--quick", "-e", _SLOW_LOG],
-                stdout=out, stderr=subprocess.PIPE, check=False,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                check=False,
             )
         if done.returncode != 0:
-            raise TapscopeError(f"the slow log cannot be read: {done.stderr.decode(errors='replace').strip()}")
+            raise TapscopeError(
+                f"the slow log cannot be read: {done.stderr.decode(errors='replace').strip()}"
+            )
         with target.open("rb") as lines:
             return sum(1 for _ in lines) - 1
 

@@ -86,10 +86,25 @@ class Network:
         self.mirror_method = self._mirror()
 
     def _cable(self, host: str, device: str, port: str) -> None:
-        """A veth pair between a host and the switch, without offloads: frames look as they would on a wire."""
+        """A veth pair between a host and the switch, without offloads: frames look as on a wire."""
         ip = self.paths.program("ip")
-        call([ip, "-n", self.namespace("switch"), "link", "add", port, "type", "veth", "peer", "name", device,
-              "netns", self.namespace(host)])
+        call(
+            [
+                ip,
+                "-n",
+                self.namespace("switch"),
+                "link",
+                "add",
+                port,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                device,
+                "netns",
+                self.namespace(host),
+            ]
+        )
         for where, name in (("switch", port), (host, device)):
             for offload in _OFFLOADS:
                 attempt(self.inside(where, self.paths.program("ethtool"), "-K", name, offload, "off"))
@@ -105,7 +120,8 @@ class Network:
             action = ["action", "mirred", "egress", "mirror", "dev", "tap"]
             for method, classifier in _CLASSIFIERS.items():
                 added = [
-                    attempt([*tc, "filter", "add", "dev", port, "ingress", *classifier, *action]).returncode == 0
+                    attempt([*tc, "filter", "add", "dev", port, "ingress", *classifier, *action]).returncode
+                    == 0
                     for port in ports
                 ]
                 if all(added):
@@ -113,7 +129,12 @@ class Network:
                 for port in ports:
                     attempt([*tc, "filter", "del", "dev", port, "ingress"])
         # A bridge that forgets addresses at once floods each frame to all other ports, the tap's among them.
-        if attempt([self.paths.program("ip"), "-n", switch, "link", "set", "tap", "master", "br0"]).returncode == 0:
+        if (
+            attempt(
+                [self.paths.program("ip"), "-n", switch, "link", "set", "tap", "master", "br0"]
+            ).returncode
+            == 0
+        ):
             self._ip("switch", "link", "set", "br0", "type", "bridge", "ageing_time", "0")
             return "bridge flooding"
         raise TapscopeError(

@@ -31,7 +31,10 @@ _PROGRAMS = {
 _FILES = {
     "mod_jk": (("/usr/lib/apache2/modules/mod_jk.so",), "libapache2-mod-jk"),
     "tomcat": (("/usr/share/tomcat10/bin/bootstrap.jar",), "tomcat10"),
-    "tomcat_jdbc": (("/usr/share/tomcat10/lib/tomcat-jdbc.jar", "/usr/share/java/tomcat10-jdbc.jar"), "tomcat10"),
+    "tomcat_jdbc": (
+        ("/usr/share/tomcat10/lib/tomcat-jdbc.jar", "/usr/share/java/tomcat10-jdbc.jar"),
+        "tomcat10",
+    ),
     "servlet_api": (
         ("/usr/share/tomcat10/lib/servlet-api.jar", "/usr/share/java/tomcat10-servlet-api.jar"),
         "tomcat10",
@@ -69,6 +72,23 @@ def missing() -> list[str]:
     return sorted(lacking)
 
 
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise TapscopeError(
+            "the testbed makes network namespaces, which only root may do",
+            remedy="Run it with sudo.",
+        )
+
+
+def find_root_program(name: str) -> str:
+    """Path of one program that only root can use to an end. Raises TapscopeError like find()."""
+    found = shutil.which(name, path=os.environ.get("PATH", "") + ":" + _SBIN)
+    if found is None:
+        raise TapscopeError(f"{name} is not installed", remedy=f"Install the package {_PROGRAMS[name]}.")
+    _require_root()
+    return found
+
+
 def find() -> Paths:
     """All paths.
 
@@ -80,14 +100,11 @@ def find() -> Paths:
             f"the testbed needs packages that are not installed: {', '.join(lacking)}",
             remedy=f"Install them: apt-get install --no-install-recommends {' '.join(lacking)}",
         )
-    if os.geteuid() != 0:
-        raise TapscopeError(
-            "the testbed makes network namespaces, which only root may do",
-            remedy="Run it with sudo.",
-        )
+    _require_root()
     search = os.environ.get("PATH", "") + ":" + _SBIN
     programs = {name: Path(str(shutil.which(name, path=search))) for name in _PROGRAMS}
     files = {
-        name: next(Path(c) for c in candidates if Path(c).exists()) for name, (candidates, _) in _FILES.items()
+        name: next(Path(c) for c in candidates if Path(c).exists())
+        for name, (candidates, _) in _FILES.items()
     }
     return Paths(programs, files)

@@ -1,7 +1,8 @@
-"""Smallest reader of the testbed's own captures: pcap, Ethernet, IPv4, TCP. Independent of the capture engine.
+"""Smallest reader of the testbed's own captures: pcap, Ethernet, IPv4, TCP; independent of the engine.
 
 The truth must not share code with what it judges, so this walker knows nothing of tapscope.capture.
-pcap file format: draft-ietf-opsawg-pcap; Ethernet II and IPv4 headers as in RFC 894 and RFC 791, TCP as in RFC 9293.
+pcap file format: draft-ietf-opsawg-pcap; Ethernet II and IPv4 headers as in RFC 894 and RFC 791, TCP as in
+RFC 9293.
 """
 
 from __future__ import annotations
@@ -111,6 +112,8 @@ def read(path: Path, *, writable: bool = False) -> Capture:
             continue
         sport, dport, seq = ports.unpack_from(data, tcp)
         flow = Flow(data[ip + 12 : ip + 16], sport, data[ip + 16 : ip + 20], dport)
-        segment = Segment(seconds * 1_000_000_000 + fraction * unit, seq, data[tcp + 13], ip, tcp, payload, length)
+        segment = Segment(
+            seconds * 1_000_000_000 + fraction * unit, seq, data[tcp + 13], ip, tcp, payload, length
+        )
         flows.setdefault(flow, []).append(segment)
     return Capture(data, flows, packets, not_tcp, cut)

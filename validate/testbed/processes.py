@@ -1,4 +1,4 @@
-"""Long-running programs of a testbed: started inside a host's namespace and control group, ended by their id."""
+"""Long-running programs of a testbed: started in a host's namespace and control group, ended by their id."""
 
 from __future__ import annotations
 

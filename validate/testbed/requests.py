@@ -17,9 +17,18 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.I)
 _AJP_METHODS = {1: "OPTIONS", 2: "GET", 3: "HEAD", 4: "POST", 5: "PUT", 6: "DELETE"}
 _AJP_LENGTH = re.compile(rb"\xa0\x08\x00(.)(\d+)\x00", re.S)
 _COMMANDS = {
-    0x01: "COM_QUIT", 0x02: "COM_INIT_DB", 0x03: "COM_QUERY", 0x0E: "COM_PING", 0x16: "COM_STMT_PREPARE",
-    0x17: "COM_STMT_EXECUTE", 0x18: "COM_STMT_SEND_LONG_DATA", 0x19: "COM_STMT_CLOSE", 0x1A: "COM_STMT_RESET",
-    0x1B: "COM_SET_OPTION", 0x1C: "COM_STMT_FETCH", 0x1F: "COM_RESET_CONNECTION",
+    0x01: "COM_QUIT",
+    0x02: "COM_INIT_DB",
+    0x03: "COM_QUERY",
+    0x0E: "COM_PING",
+    0x16: "COM_STMT_PREPARE",
+    0x17: "COM_STMT_EXECUTE",
+    0x18: "COM_STMT_SEND_LONG_DATA",
+    0x19: "COM_STMT_CLOSE",
+    0x1A: "COM_STMT_RESET",
+    0x1B: "COM_SET_OPTION",
+    0x1C: "COM_STMT_FETCH",
+    0x1F: "COM_RESET_CONNECTION",
 }
 
 
@@ -57,7 +66,7 @@ def http(run: Run) -> Iterator[Request | Unread]:
 
 
 def ajp(run: Run) -> Iterator[Request | Unread]:
-    """AJP13 FORWARD_REQUEST messages with their body packets; CPING is skipped: it asks nothing of a servlet."""
+    """AJP13 FORWARD_REQUEST messages with their body packets. CPING is skipped: it asks no servlet."""
     data, at = run.data, 0
 
     def head(p: int) -> bool:
@@ -96,7 +105,9 @@ def mysql(run: Run) -> Iterator[Request | Unread]:
     while at + 4 < len(data):
         size = data[at] | data[at + 1] << 8 | data[at + 2] << 16
         if data[at + 3] == 0:
-            yield Request(at, min(at + 4 + size, len(data)), _COMMANDS.get(data[at + 4], f"COM_{data[at + 4]:#04x}"))
+            yield Request(
+                at, min(at + 4 + size, len(data)), _COMMANDS.get(data[at + 4], f"COM_{data[at + 4]:#04x}")
+            )
         at += 4 + size
     if at < len(data):
         yield Unread(len(data) - at)

@@ -1,4 +1,4 @@
-"""One run of the testbed: build the hosts, start the servers, let the users work, collect, find the truth, scrub."""
+"""One run of the testbed: start the servers, let the users work, collect, find the truth, scrub."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -39,7 +40,8 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
     """Runs the testbed once and leaves a run directory at `out`. Returns its manifest.
 
     command: the command line to be recorded. say: told about each step. Raises TapscopeError when something
-    that the run needs is missing or fails; everything that was started is gone then, and `out` has no manifest.
+    that the run needs is missing or fails; everything that was started is gone then, and `out` has no
+    manifest.
     """
     options.check()
     if out.exists() and any(out.iterdir()):
@@ -68,6 +70,11 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
     return manifest
 
 
+def _driver_version(paths: Paths) -> str:
+    versioned = sorted(paths.files["driver"].parent.glob("mariadb-java-client-*.jar"))
+    return versioned[-1].name if versioned else paths.files["driver"].name
+
+
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
     """Turns SIGTERM into an exception, so that everything is torn down."""
@@ -85,9 +92,13 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _manifest(options: Options, paths: Paths, network: Network, groups: Groups, command: str) -> dict[str, Any]:
-    first_line = {name: attempt([paths.program(name), flag]) for name, flag in
-                  (("tcpdump", "--version"), ("collectl", "--version"), ("ip", "-V"))}
+def _manifest(
+    options: Options, paths: Paths, network: Network, groups: Groups, command: str
+) -> dict[str, Any]:
+    first_line = {
+        name: attempt([paths.program(name), flag])
+        for name, flag in (("tcpdump", "--version"), ("collectl", "--version"), ("ip", "-V"))
+    }
     return {
         "format": "tapscope testbed run 1",
         "command": command,
@@ -99,17 +110,22 @@ def _manifest(options: Options, paths: Paths, network: Network, groups: Groups, 
             "tomcat": tomcat.version(paths),
             "java": tomcat.java_version(paths),
             "mariadb": mariadb.version(paths),
-            "mariadb_driver": os.path.realpath(paths.files["driver"]).rsplit("/", 1)[-1],
+            "mariadb_driver": _driver_version(paths),
             "python": platform.python_version(),
-            **{name: (done.stdout or done.stderr).splitlines()[0].strip() for name, done in first_line.items()},
+            **{
+                name: (done.stdout or done.stderr).splitlines()[0].strip()
+                for name, done in first_line.items()
+            },
         },
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
         "distribution": platform.freedesktop_os_release().get("PRETTY_NAME", ""),
         "mirror_method": network.mirror_method,
         "cgroups": {"flavour": groups.flavour, "note": groups.note},
-        "notes": ["the hosts share one kernel: CPU, disk and memory figures of Collectl are those of the whole machine; "
-                  "network, TCP, processes and cgroup_cpu.csv are the host's own"],
+        "notes": [
+            "the hosts share one kernel: CPU, disk and memory figures of Collectl are the whole machine's; "
+            "network, TCP, processes and cgroup_cpu.csv are the host's own"
+        ],
     }
 
 
@@ -117,8 +133,14 @@ class _Session:
     """The part of a run during which servers are up."""
 
     def __init__(
-        self, options: Options, paths: Paths, out: Path, scratch: Path, launcher: Launcher,
-        manifest: dict[str, Any], say: Say,
+        self,
+        options: Options,
+        paths: Paths,
+        out: Path,
+        scratch: Path,
+        launcher: Launcher,
+        manifest: dict[str, Any],
+        say: Say,
     ) -> None:
         self.options, self.paths, self.out, self.scratch = options, paths, out, scratch
         self.launcher, self.manifest, self.say = launcher, manifest, say
@@ -168,13 +190,16 @@ class _Session:
         started = []
         for host, processes in _PROCESSES.items():
             folder = self.out / "hosts" / host / "collectl"
-            argv = hosts.collectl_command(self.paths.program("collectl"), folder, processes)
+            argv = hosts.collectl_command(self.paths.program("collectl"), host, folder, processes)
             started.append(self.launcher.start(host, f"collectl-{host}", argv))
         groups = self.launcher.groups
         config = {
             "flavour": groups.flavour,
             "hosts": [
-                {"folder": str(groups.accounting(host)), "out": str(self.out / "hosts" / host / "cgroup_cpu.csv")}
+                {
+                    "folder": str(groups.accounting(host)),
+                    "out": str(self.out / "hosts" / host / "cgroup_cpu.csv"),
+                }
                 for host in self.launcher.network.hosts
             ],
         }
@@ -186,7 +211,9 @@ class _Session:
         file = self.scratch / f"{name}.json"
         file.write_text(json.dumps(config))
         env = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        return self.launcher.start(host, name, [sys.executable, "-m", f"{__package__}.{module}", str(file)], env)
+        return self.launcher.start(
+            host, name, [sys.executable, "-m", f"{__package__}.{module}", str(file)], env
+        )
 
     def _let_users_work(self, database: Database) -> None:
         options, network = self.options, self.launcher.network
@@ -196,23 +223,34 @@ class _Session:
         run_end_ns = run_ns + int(options.seconds * 1e9)
         end_ns = run_end_ns + int(options.rampdown_s * 1e9)
         config = {
-            "host": network.hosts["web"], "port": apache.PORT, "users": options.users, "seed": options.seed,
-            "mix": options.mix, "think_s": options.think_s, "ids": options.monitors,
-            # First requests are spread over the warm-up's first part, so that no wave is left when the run begins.
+            "host": network.hosts["web"],
+            "port": apache.PORT,
+            "users": options.users,
+            "seed": options.seed,
+            "mix": options.mix,
+            "think_s": options.think_s,
+            "ids": options.monitors,
+            # First requests are spread over the warm-up's first part, so that no wave is left when the run
+            # begins.
             "spread_s": min(options.warmup_s * 0.6, max(options.think_s, 1.0)),
-            "warmup_ns": warmup_ns, "end_ns": end_ns, "out": str(self.out / "users" / "requests.csv"),
+            "warmup_ns": warmup_ns,
+            "end_ns": end_ns,
+            "out": str(self.out / "users" / "requests.csv"),
         }
         process = self._python("client", "users", "users", config)
         while not process.ended():
             self.known |= {(address, port): thread for thread, address, port in database.connections()}
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.handle.wait(1.0)
             if time.time_ns() > end_ns + 90_000_000_000:
                 raise TapscopeError("the emulated users did not end", path=process.log)
         if process.handle.returncode != 0:
             raise TapscopeError(f"the emulated users failed: {process.tail()}", path=process.log)
         self.manifest["phases_ns"] = {
-            "warmup_begin": warmup_ns, "run_begin": run_ns, "run_end": run_end_ns, "rampdown_end": end_ns,
+            "warmup_begin": warmup_ns,
+            "run_begin": run_ns,
+            "run_end": run_end_ns,
+            "rampdown_end": end_ns,
         }
         self.manifest["users_cpu"] = json.loads(process.log.read_text().strip().splitlines()[-1])
 
@@ -226,8 +264,13 @@ class _Session:
         )
         capture.data.close()
         truth.write(found, out / "truth" / "calls.csv.gz")
-        self.manifest["capture"] = {**counters, "packets_in_file": capture.packets, "not_tcp": capture.not_tcp,
-                                    "cut": capture.cut, "bytes": self.raw.stat().st_size}
+        self.manifest["capture"] = {
+            **counters,
+            "packets_in_file": capture.packets,
+            "not_tcp": capture.not_tcp,
+            "cut": capture.cut,
+            "bytes": self.raw.stat().st_size,
+        }
         self.manifest["truth"] = found.summary
         self.say("scrubbing")
         done = scrub.scrub(self.raw, out / "capture" / "tap.pcap", ids)
@@ -252,9 +295,21 @@ def _after(options: Options, out: Path, manifest: dict[str, Any]) -> None:
         "in_run_phase": len(latencies),
         "per_second": round(len(latencies) / options.seconds, 2),
         "mean_in_flight": round(sum(latencies) / 1e3 / options.seconds, 3),
-        "response_ms": {q: round(latencies[min(len(latencies) - 1, int(len(latencies) * f))], 3)
-                        for q, f in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)) if latencies},
+        "response_ms": {
+            q: round(latencies[min(len(latencies) - 1, int(len(latencies) * f))], 3)
+            for q, f in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+            if latencies
+        },
     }
+    arrivals = out / "events" / "tomcat" / "requests.tsv"
+    if arrivals.exists():
+        with arrivals.open() as file:
+            rows = [
+                (int(r["ua_us"]) * 1000, int(r["ud_us"]) * 1000) for r in csv.DictReader(file, delimiter="\t")
+            ]
+        begin, end = phases["run_begin"], phases["run_end"]
+        inside = sum(max(0, min(ud, end) - max(ua, begin)) for ua, ud in rows)
+        manifest["requests"]["mean_in_tomcat"] = round(inside / (end - begin), 3)
     raw_files = sorted((out / "hosts").glob("*/collectl/*.gz"))
     if raw_files:
         head = call(["sh", "-c", f"zcat '{raw_files[0]}' 2>/dev/null | head -20"])

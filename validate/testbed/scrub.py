@@ -1,8 +1,9 @@
 """Overwrites every request id in a capture with a constant of the same length, and proves that none is left.
 
-Ids are looked for in the reassembled byte streams of both directions, so that an id cut by a segment border is found;
-every packet that carries any byte of it is changed, retransmissions included. TCP checksums are made anew
-(RFC 9293, 3.1; the payload does not enter the IP header's checksum, which stays valid).
+Ids are looked for in the reassembled byte streams of both directions, so that an id cut by a segment
+border is found; every packet that carries any byte of it is changed, retransmissions included. TCP
+checksums are made anew (RFC 9293, 3.1; the payload does not enter the IP header's checksum, which stays
+valid).
 """
 
 from __future__ import annotations
@@ -78,8 +79,10 @@ def _places(run: Run, known: _Known, done: Scrubbed) -> list[tuple[int, int]]:
     return places
 
 
-def _overwrite(capture: Capture, stream: Stream, places: list[tuple[int, int]], changed: set[Segment]) -> None:
-    """Overwrites stream ranges in every segment that carries a part of them; adds those segments to `changed`."""
+def _overwrite(
+    capture: Capture, stream: Stream, places: list[tuple[int, int]], changed: set[Segment]
+) -> None:
+    """Overwrites stream ranges in every segment that carries a part of them; adds those to `changed`."""
     begins = sorted(places)
     ends = [e for _, e in begins]
     for segment in stream.segments:
@@ -145,7 +148,7 @@ def scrub(source: Path, target: Path, ids: set[str]) -> Scrubbed:
 
 
 def count_left(path: Path, ids: set[str]) -> int:
-    """Ids, or the last twelve digits of one, that are still in a capture: in its raw bytes or in its streams."""
+    """Ids, or the last twelve digits of one, still in a capture: in its raw bytes or in its streams."""
     names = {i.encode() for i in ids}
     ends = {n[-13:] for n in names}
     capture = read(path)

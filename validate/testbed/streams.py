@@ -1,4 +1,4 @@
-"""Byte streams out of TCP segments: one Stream per direction of one connection instance, retransmissions left out."""
+"""Byte streams out of TCP segments, one per direction of a connection instance, retransmissions left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .pcapfile import SYN, Capture, Flow, Segment
 
 @dataclass
 class Piece:
-    """The first transmission of some bytes: where they lie in the run, and the packet that brought them."""
+    """The first transmission of some bytes: where they lie in the run, and their packet."""
 
     at: int
     ts_ns: int
@@ -20,7 +20,7 @@ class Piece:
 
 @dataclass
 class Run:
-    """Bytes without a gap. begin counts from the stream's first byte; `after_gap`: bytes before it were not seen."""
+    """Bytes without a gap. begin counts from the stream's first byte; after_gap: earlier bytes are missing."""
 
     begin: int
     data: bytes
@@ -59,8 +59,11 @@ class Stream:
 
     def runs(self, capture: Capture) -> list[Run]:
         """The bytes of this direction, in order, each byte once."""
-        with_data = [(self.offset(s.seq + (s.flags & SYN != 0)), n, s) for n, s in enumerate(self.segments)
-                     if s.payload_len > 0]
+        with_data = [
+            (self.offset(s.seq + (s.flags & SYN != 0)), n, s)
+            for n, s in enumerate(self.segments)
+            if s.payload_len > 0
+        ]
         with_data.sort(key=lambda item: (item[0], item[1]))
         runs: list[Run] = []
         parts: list[bytes] = []
@@ -80,7 +83,9 @@ class Stream:
                 runs.append(Run(begin, b"", [], after_gap=bool(runs) or begin > 0 or not self.has_syn))
                 cursor = begin
             first = segment.payload_at + skip
-            runs[-1].pieces.append(Piece(cursor - runs[-1].begin, segment.ts_ns, (segment.seq + skip) & 0xFFFFFFFF))
+            runs[-1].pieces.append(
+                Piece(cursor - runs[-1].begin, segment.ts_ns, (segment.seq + skip) & 0xFFFFFFFF)
+            )
             parts.append(capture.data[first : segment.payload_at + segment.payload_len])
             cursor = begin + segment.payload_len
         if runs:
@@ -89,7 +94,7 @@ class Stream:
 
 
 def streams(capture: Capture) -> Iterator[Stream]:
-    """Every direction of every connection instance. A SYN with a new sequence number begins a new instance."""
+    """Every direction of every connection instance. A SYN with a new sequence number begins a new one."""
     for flow, segments in capture.flows.items():
         instance: list[Segment] = []
         first_syn: int | None = None

@@ -13,7 +13,9 @@ from .packages import Paths
 from .processes import Launcher, Process, wait_until
 
 _BUFFER_KIB = 262144
-_COUNT = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)", re.M)
+_COUNT = re.compile(
+    r"^(\d+) packets? (captured|received by filter|dropped by kernel|dropped by interface)", re.M
+)
 
 
 @dataclass
@@ -32,8 +34,19 @@ class Tap:
         network = launcher.network
         into_bridge, at_tap = network.frames_into_bridge(), network.received("tap", "tap0")
         argv = [
-            paths.program("tcpdump"), "-i", "tap0", "-n", "-s", "0", "-B", str(_BUFFER_KIB),
-            "--time-stamp-precision=nano", "-Z", "root", "-w", str(file),
+            paths.program("tcpdump"),
+            "-i",
+            "tap0",
+            "-n",
+            "-s",
+            "0",
+            "-B",
+            str(_BUFFER_KIB),
+            "--time-stamp-precision=nano",
+            "-Z",
+            "root",
+            "-w",
+            str(file),
         ]
         process = launcher.start("tap", "tcpdump", argv)
         wait_until(lambda: b"listening on" in process.log.read_bytes(), process, 10, "tcpdump")
@@ -43,8 +56,8 @@ class Tap:
     def stop(self) -> dict[str, int]:
         """Ends the capture and returns its counters.
 
-        frames_into_bridge: what entered the bridge (must be mirrored once each); frames_at_tap: what the tap's
-        interface received; captured, received by filter, dropped by kernel: tcpdump's own words.
+        frames_into_bridge: what entered the bridge (must be mirrored once each); frames_at_tap: what the
+        tap's interface received; captured, received by filter, dropped by kernel: tcpdump's own words.
         """
         time.sleep(0.3)
         counters = {

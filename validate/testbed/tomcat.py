@@ -40,15 +40,18 @@ def _server_xml(options: Options, address: str, logs: Path) -> str:
     if options.monitors:
         valve = (
             '<Valve className="org.apache.catalina.valves.AccessLogValve" buffered="true" rotatable="false"'
-            f" directory={quoteattr(str(logs))} prefix=\"access\" suffix=\".log\""
+            f' directory={quoteattr(str(logs))} prefix="access" suffix=".log"'
             f" pattern={quoteattr(_ACCESS_PATTERN)}/>"
         )
-    secret = f'secretRequired="true" secret="{AJP_SECRET}"' if options.ajp_secret else 'secretRequired="false"'
+    secret = (
+        f'secretRequired="true" secret="{AJP_SECRET}"' if options.ajp_secret else 'secretRequired="false"'
+    )
     return f"""<?xml version="1.0" encoding="UTF-8"?>
 <Server port="-1">
   <Service name="Catalina">
     <Connector port="{AJP_PORT}" protocol="AJP/1.3" address="{address}" {secret}
-               maxThreads="{options.tomcat_threads}" minSpareThreads="10" maxConnections="1000" acceptCount="100"/>
+               maxThreads="{options.tomcat_threads}"
+               minSpareThreads="10" maxConnections="1000" acceptCount="100"/>
     <Engine name="Catalina" defaultHost="localhost">
       <Host name="localhost" appBase="webapps" autoDeploy="false" deployOnStartup="true">{valve}</Host>
     </Engine>
@@ -72,7 +75,8 @@ def _context_xml(options: Options, webapp: Path, logs: Path, database: str) -> s
   <Resource name="jdbc/board" auth="Container" type="javax.sql.DataSource"
             factory="org.apache.tomcat.jdbc.pool.DataSourceFactory" driverClassName="org.mariadb.jdbc.Driver"
             url={quoteattr(url)} username="{USER}" password="{PASSWORD}"
-            maxActive="{options.pool_size}" maxIdle="{options.pool_size}" minIdle="{idle}" initialSize="{idle}"
+            maxActive="{options.pool_size}" maxIdle="{options.pool_size}"
+            minIdle="{idle}" initialSize="{idle}"
             maxWait="30000" testOnBorrow="true" validationQuery="SELECT 1" validationInterval="3000"
             jdbcInterceptors="ConnectionState" defaultAutoCommit="true"/>
 </Context>
@@ -88,7 +92,9 @@ def start(
         (base / name).mkdir(parents=True, exist_ok=True)
     hosts = launcher.network.hosts
     (base / "conf/server.xml").write_text(_server_xml(options, hosts["app"], logs))
-    (base / "conf/web.xml").write_text('<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"/>\n')
+    (base / "conf/web.xml").write_text(
+        '<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"/>\n'
+    )
     (base / "conf/Catalina/localhost/board.xml").write_text(_context_xml(options, webapp, logs, hosts["db"]))
     for jar in ("driver", "tomcat_jdbc"):
         if jar == "driver" or not (paths.tomcat_home / "lib" / "tomcat-jdbc.jar").exists():
@@ -123,10 +129,16 @@ def stop(process: Process) -> int:
 def version(paths: Paths) -> str:
     """Tomcat's own version line."""
     text = call(
-        [paths.program("java"), "-cp", str(paths.tomcat_home / "lib/catalina.jar"),
-         "org.apache.catalina.util.ServerInfo"]
+        [
+            paths.program("java"),
+            "-cp",
+            str(paths.tomcat_home / "lib/catalina.jar"),
+            "org.apache.catalina.util.ServerInfo",
+        ]
     )
-    return next((line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("Server version")), "")
+    return next(
+        (line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("Server version")), ""
+    )
 
 
 def java_version(paths: Paths) -> str:

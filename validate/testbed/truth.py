@@ -1,8 +1,9 @@
 """Ground truth of a run: which transaction each request message on the wire belongs to.
 
-Two independent sources. *content*: the request id stands in the message. *checkout*: the message has no id (commit,
-pool ping, prepare), but a pooled connection serves one request from checkout to return, and the application logged
-those; the packet time then decides. Where both exist they are compared, and the manifest says how often they agree.
+Two independent sources. *content*: the request id stands in the message. *checkout*: the message has no id
+(commit, pool ping, prepare), but a pooled connection serves one request from checkout to return, and the
+application logged those; the packet time then decides. Where both exist they are compared, and the manifest
+says how often they agree.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Call(NamedTuple):
 
 @dataclass
 class Checkouts:
-    """Per database connection (MariaDB thread id): return times, borrow times and request ids, by return time."""
+    """Per database connection (MariaDB thread id): return times, borrow times, ids; by return time."""
 
     returned: dict[int, list[int]] = field(default_factory=dict)
     records: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class Truth:
 
 
 def thread_ids(capture: Capture) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """(client address, port) -> [(time of the greeting, MariaDB thread id)] from the greetings on the wire."""
+    """(client address, port) -> [(time of the greeting, MariaDB thread id)], from the greetings."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for stream in streams(capture):
         if stream.flow.sport != 3306:
@@ -121,11 +122,13 @@ def _thread_of(
     return times[n - 1][1] if n else known.get((client, port), -1)
 
 
-def extract(capture: Capture, ids: set[str], checkouts: Checkouts, known: dict[tuple[str, int], int]) -> Truth:
+def extract(
+    capture: Capture, ids: set[str], checkouts: Checkouts, known: dict[tuple[str, int], int]
+) -> Truth:
     """Truth rows for every request message of the capture, in order of time.
 
-    ids: all request ids the users sent. known: (client address, port) -> MariaDB thread id for connections whose
-    greeting was not captured.
+    ids: all request ids the users sent. known: (client address, port) -> MariaDB thread id for connections
+    whose greeting was not captured.
     """
     greeted = thread_ids(capture)
     calls: list[Call] = []
@@ -149,9 +152,13 @@ def extract(capture: Capture, ids: set[str], checkouts: Checkouts, known: dict[t
                 if protocol == "mysql":
                     held = checkouts.holder(_thread_of(stream, ts_ns, greeted, known), ts_ns)
                     if content and checkouts.returned:
-                        summary["content_and_checkout_agree" if held == content else "content_and_checkout_differ"] += 1
+                        summary[
+                            "content_and_checkout_agree" if held == content else "content_and_checkout_differ"
+                        ] += 1
                 how = "content" if content else "checkout" if held else "none"
-                calls.append(Call(ts_ns, *stream.flow.text(), seq, protocol, content or held, how, found.kind))
+                calls.append(
+                    Call(ts_ns, *stream.flow.text(), seq, protocol, content or held, how, found.kind)
+                )
                 summary[f"{protocol}_{how}"] += 1
     calls.sort()
     return Truth(calls, dict(summary))

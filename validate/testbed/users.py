@@ -1,10 +1,10 @@
-"""Closed-loop emulated users: `python -m tapscope.validate.testbed.users CONFIG.json`, run in the client namespace.
+"""Closed-loop emulated users: `python -m tapscope.validate.testbed.users CONFIG.json` on the client host.
 
-Each user keeps one HTTP/1.1 connection, waits for the answer, thinks, and asks again. The plan of phases comes as
-absolute times, so that the caller knows them beforehand. One row per request goes to requests.csv:
-request_id, user, interaction, method, target, intended_ns (when the think time was over), start_ns (request handed to
-the kernel), end_ns (last byte of the answer read; -1 when it never came), status (0: connection failed), bytes,
-local_port.
+Each user keeps one HTTP/1.1 connection, waits for the answer, thinks, and asks again. The plan of phases
+comes as absolute times, so that the caller knows them beforehand. One row per request goes to requests.csv:
+request_id, user, interaction, method, target, intended_ns (when the think time was over), start_ns
+(request handed to the kernel), end_ns (last byte of the answer read; -1 when it never came), status (0:
+connection failed), bytes, local_port.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from typing import Any
 from .visitors import Step, Visitor
 
 COLUMNS = (
-    "request_id", "user", "interaction", "method", "target", "intended_ns", "start_ns", "end_ns", "status", "bytes",
+    "request_id",
+    "user",
+    "interaction",
+    "method",
+    "target",
+    "intended_ns",
+    "start_ns",
+    "end_ns",
+    "status",
+    "bytes",
     "local_port",
 )
 
@@ -164,8 +173,12 @@ class User:
     async def _request(self, step: Step, intended_ns: int) -> Answer | None:
         identity = self._visitor.request_id() if self._config["ids"] else ""
         method = "GET" if step.form is None else "POST"
-        lines = [f"{method} {step.target} HTTP/1.1", f"Host: {self._config['host']}", "User-Agent: board-user/1",
-                 "Accept: text/html"]
+        lines = [
+            f"{method} {step.target} HTTP/1.1",
+            f"Host: {self._config['host']}",
+            "User-Agent: board-user/1",
+            "Accept: text/html",
+        ]
         if identity:
             lines.append(f"X-Request-ID: {identity}")
         if self._visitor.session:
@@ -188,8 +201,21 @@ class User:
                 self._drop()
         except (OSError, TimeoutError):
             self._drop()
-        self._out.writerow((identity, self._number, step.interaction, method, step.target, intended_ns, start_ns,
-                            end_ns, answer.status if answer else 0, answer.size if answer else 0, port))
+        self._out.writerow(
+            (
+                identity,
+                self._number,
+                step.interaction,
+                method,
+                step.target,
+                intended_ns,
+                start_ns,
+                end_ns,
+                answer.status if answer else 0,
+                answer.size if answer else 0,
+                port,
+            )
+        )
         return answer
 
     def _drop(self) -> None:

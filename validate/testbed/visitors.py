@@ -1,7 +1,7 @@
 """What one emulated visitor asks next: a Markov chain over the board's interactions, seeded per visitor.
 
-The keys (story, user, topic, word ...) are drawn with the popularity that boards show: most visits go to a few
-recent stories, so that many concurrent requests carry the same keys.
+The keys (story, user, topic, word ...) are drawn with the popularity that boards show: most visits go to a
+few recent stories, so that many concurrent requests carry the same keys.
 """
 
 from __future__ import annotations
@@ -14,16 +14,36 @@ from . import dataset
 
 # page -> (next page, weight); a visitor who can do nothing else goes to the front page
 _CHAIN: dict[str, tuple[tuple[str, int], ...]] = {
-    "front": (("story", 45), ("topic", 12), ("topics", 6), ("hot", 8), ("archive", 5), ("tag", 6), ("search", 8),
-              ("search-users", 2), ("stats", 3), ("inbox", 4), ("watchlist", 4), ("review", 2)),
+    "front": (
+        ("story", 45),
+        ("topic", 12),
+        ("topics", 6),
+        ("hot", 8),
+        ("archive", 5),
+        ("tag", 6),
+        ("search", 8),
+        ("search-users", 2),
+        ("stats", 3),
+        ("inbox", 4),
+        ("watchlist", 4),
+        ("review", 2),
+    ),
     "topics": (("topic", 80), ("front", 20)),
     "topic": (("story", 55), ("topic", 25), ("front", 12), ("search-comments", 8)),
     "archive": (("story", 50), ("archive", 35), ("front", 15)),
     "hot": (("story", 70), ("thread", 15), ("front", 15)),
     "tag": (("story", 50), ("tag", 35), ("front", 15)),
     "stats": (("profile", 50), ("front", 50)),
-    "story": (("story", 22), ("comment", 22), ("thread", 12), ("related", 10), ("profile", 8), ("author", 5),
-              ("tag", 5), ("front", 16)),
+    "story": (
+        ("story", 22),
+        ("comment", 22),
+        ("thread", 12),
+        ("related", 10),
+        ("profile", 8),
+        ("author", 5),
+        ("tag", 5),
+        ("front", 16),
+    ),
     "comment": (("comment", 20), ("thread", 20), ("story", 25), ("profile", 15), ("front", 20)),
     "thread": (("comment", 35), ("story", 35), ("front", 30)),
     "related": (("story", 75), ("front", 25)),
@@ -68,8 +88,11 @@ class Visitor:
         self._user = self._rng.randint(1, dataset.USERS)
         moderator = dataset.USERS // dataset.MODERATORS
         # One visitor in eight is a moderator, so that moderation happens at all.
-        self._me = moderator * self._rng.randint(1, dataset.MODERATORS) if self._rng.random() < 0.125 else (
-            self._rng.randint(1, dataset.USERS))
+        self._me = (
+            moderator * self._rng.randint(1, dataset.MODERATORS)
+            if self._rng.random() < 0.125
+            else (self._rng.randint(1, dataset.USERS))
+        )
         self.session = ""
 
     def think_s(self, mean_s: float) -> float:
@@ -144,7 +167,10 @@ class Visitor:
             keys = {"day": str(max(0, dataset.DAYS - int(rng.expovariate(1 / 20)))), **paged}
         elif name == "tag":
             unknown = rng.random() < 0.1
-            keys = {"tag": self._word() + "x" if unknown else dataset.tag_name(rng.randint(1, dataset.TAGS)), **paged}
+            keys = {
+                "tag": self._word() + "x" if unknown else dataset.tag_name(rng.randint(1, dataset.TAGS)),
+                **paged,
+            }
         elif name == "search":
             keys = {"q": self._word(), **paged}
         elif name == "search-comments":
@@ -172,12 +198,19 @@ class Visitor:
         text = " ".join(self._word() for _ in range(rng.randint(10, 40)))
         if name == "post-comment":
             parent = "0" if rng.random() < 0.5 else str(self._comment())
-            return self._form(name, {"story": str(self._story), "parent": parent, "subject": text[:40], "body": text})
+            return self._form(
+                name, {"story": str(self._story), "parent": parent, "subject": text[:40], "body": text}
+            )
         if name == "submit-story":
             tags = " ".join(dataset.tag_name(rng.randint(1, dataset.TAGS)) for _ in range(rng.randint(1, 3)))
             title = f"{self._word()} {self._word()} {rng.randint(1, 99999)}"
             return self._form(name, {"topic": str(self._topic), "title": title, "body": text, "tags": tags})
         if name == "rate":
             return self._form(name, {"comment": str(self._comment()), "value": rng.choice(("1", "1", "-1"))})
-        return self._form(name, {"topic": str(rng.randint(1, dataset.TOPICS)),
-                                 "verdict": rng.choice(("accept", "accept", "reject"))})
+        return self._form(
+            name,
+            {
+                "topic": str(rng.randint(1, dataset.TOPICS)),
+                "verdict": rng.choice(("accept", "accept", "reject")),
+            },
+        )

@@ -1,0 +1,146 @@
+"""`tapscope testbed`: arguments only."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import leftovers, packages
+from . import run as runner
+from .options import CONNECTORS, MIXES, POOL_HABITS, Options
+
+
+@click.group()
+def testbed() -> None:
+    """Real servers in network namespaces behind a mirror port, with ground truth."""
+
+
+def _quotas(values: tuple[str, ...]) -> dict[str, float]:
+    quotas = {}
+    for value in values:
+        host, _, cpus = value.partition("=")
+        try:
+            quotas[host] = float(cpus)
+        except ValueError:
+            raise click.BadParameter(f"{value!r} is not HOST=CPUS") from None
+    return quotas
+
+
+def _tell(text: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"testbed: {text}", err=True)
+
+
+@testbed.command()
+@click.option("--users", type=click.IntRange(1), default=50, show_default=True, help="Emulated users.")
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Length of the run phase."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all users' decisions.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="New run directory.")
+@click.option(
+    "--think",
+    "think_s",
+    type=click.FloatRange(0),
+    default=3.0,
+    show_default=True,
+    help="Mean think time (s), exponential.",
+)
+@click.option(
+    "--mix",
+    type=click.Choice(MIXES),
+    default="write10",
+    show_default=True,
+    help="browse: reads only. write10: one interaction in ten writes.",
+)
+@click.option(
+    "--warmup", "warmup_s", type=click.FloatRange(0), default=8.0, show_default=True, help="Seconds."
+)
+@click.option(
+    "--rampdown", "rampdown_s", type=click.FloatRange(0), default=2.0, show_default=True, help="Seconds."
+)
+@click.option(
+    "--connector",
+    type=click.Choice(CONNECTORS),
+    default="mod_jk",
+    show_default=True,
+    help="How Apache talks to Tomcat.",
+)
+@click.option(
+    "--jk-ping/--no-jk-ping", default=False, show_default=True, help="CPING before each AJP request."
+)
+@click.option("--ajp-secret/--no-ajp-secret", default=True, show_default=True)
+@click.option("--apache-threads", type=click.IntRange(2), default=150, show_default=True)
+@click.option("--tomcat-threads", type=click.IntRange(1), default=60, show_default=True)
+@click.option(
+    "--pool-size", type=click.IntRange(1), default=30, show_default=True, help="Database connections."
+)
+@click.option(
+    "--pool-habit",
+    type=click.Choice(POOL_HABITS),
+    default="request",
+    show_default=True,
+    help="A connection is held per request or per group of statements.",
+)
+@click.option(
+    "--work",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="CPU work per page: passes of the text formatter (about 10 us each per page).",
+)
+@click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
+@click.option(
+    "--monitors/--no-monitors",
+    default=True,
+    show_default=True,
+    help="Event monitors; without them there are no request ids, no logs and no truth.",
+)
+@click.option("--midstream", is_flag=True, help="Begin the capture when the servers are connected already.")
+@click.option("--keep-unscrubbed", is_flag=True, help="Also keep the capture with the request ids in it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
+def run(output: Path, cpu_quota: tuple[str, ...], as_json: bool, **values: Any) -> None:
+    """Run the testbed once and leave a run directory (needs root)."""
+    options = Options(cpu_quota=_quotas(cpu_quota), **values)
+    command = shlex.join(["tapscope", *sys.argv[1:]])
+    manifest = runner.run(options, output, command=command, say=_tell)
+    if as_json:
+        click.echo(json.dumps(manifest, indent=2))
+        return
+    requests, capture, scrubbed = manifest["requests"], manifest["capture"], manifest["scrub"]
+    rows = [
+        ("run directory", output),
+        ("requests in the run phase", requests["in_run_phase"]),
+        ("requests per second", requests["per_second"]),
+        ("response time p50/p95/p99 (ms)", "/".join(str(v) for v in requests["response_ms"].values())),
+        ("mean requests in Tomcat", requests.get("mean_in_tomcat", "unknown")),
+        (
+            "frames mirrored / captured",
+            f"{capture['frames_into_bridge']} / {capture.get('captured', 'unknown')}",
+        ),
+        ("dropped by kernel", capture.get("dropped_by_kernel", "unknown")),
+        ("request ids overwritten / left", f"{scrubbed['ids']} / {scrubbed['ids_left']}"),
+    ]
+    for name, value in rows:
+        click.echo(f"{name:32} {value}")
+
+
+@testbed.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def clean(as_json: bool) -> None:
+    """Remove what killed runs left behind: namespaces, processes, control groups, scratch files (root)."""
+    result = leftovers.clean(packages.find_root_program("ip"))
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    for name in result["removed"]:
+        click.echo(f"removed {name}")
+    for name in result["alive"]:
+        click.echo(f"{name} is running, left alone")
+    if not result["removed"] and not result["alive"]:
+        click.echo("nothing to remove")
