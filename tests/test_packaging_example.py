@@ -1,0 +1,72 @@
+"""The example of docs/adding-a-protocol.md compiles and passes its test against the engine as it is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs/adding-a-protocol.md"
+
+
+def example_files() -> dict[str, str]:
+    """Path in the repository and content of every file that the document shows."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    return dict(re.findall(r"```cpp\n// file: (\S+)\n(.*?)```", text, flags=re.DOTALL))
+
+
+@pytest.mark.slow
+def test_the_walked_example_works(tmp_path: Path) -> None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not installed")
+    files = example_files()
+    assert sorted(files) == [
+        "capture/src/dissect/memcached.cpp",
+        "capture/src/dissect/memcached.hpp",
+        "tests/cpp/test_memcached.cpp",
+    ]
+    shutil.copytree(ROOT / "capture/src", tmp_path / "capture/src")
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+
+    # The edit that the document asks for: the include and the alternative.
+    registry = tmp_path / "capture/src/dissect/registry.hpp"
+    text, edits = re.subn(
+        r"(using AnyDissector =\s*std::variant<[^;]*?)>;", r"\1, MemcachedDissector>;", registry.read_text()
+    )
+    assert edits == 1
+    registry.write_text(text.replace("#pragma once\n", '#pragma once\n#include "dissect/memcached.hpp"\n', 1))
+
+    # The stages below a conversation: what a dissector needs, without sources, decoding and reassembly.
+    engine = [
+        path
+        for path in (tmp_path / "capture/src").rglob("*.cpp")
+        if path.parent.name in ("src", "dissect") and path.name not in ("engine.cpp",)
+    ]
+    warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+    common = [compiler, "-std=c++20", "-O0", "-I", str(tmp_path / "capture/src")]
+    objects = []
+    for source in [*engine, tmp_path / "tests/cpp/test_memcached.cpp"]:
+        object_file = tmp_path / f"{source.stem}.o"
+        strict = warnings if "memcached" in source.name else []
+        built = subprocess.run(
+            [*common, *strict, "-c", str(source), "-o", str(object_file)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert built.returncode == 0, built.stderr
+        objects.append(str(object_file))
+    program = tmp_path / "test_memcached"
+    linked = subprocess.run(
+        [compiler, *objects, "-lz", "-lzstd", "-o", str(program)], capture_output=True, text=True, check=False
+    )
+    assert linked.returncode == 0, linked.stderr
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
