@@ -1,0 +1,156 @@
+"""A validation as the tables that people read first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tapscope.validate.request_agreement import Difference
+
+if TYPE_CHECKING:
+    from tapscope.validate.validation import Validation
+
+Table = tuple[str, list[str], list[list[Any]]]
+"""Title, column heads, rows."""
+
+
+def tables(validation: Validation) -> list[Table]:
+    """The tables that have rows, in the order in which they are shown."""
+    return [table for table in (*_agreement(validation), *_paths(validation)) if table[2]]
+
+
+def _agreement(validation: Validation) -> list[Table]:
+    head = [
+        "tier",
+        "reading",
+        "windows",
+        "tap mean",
+        "log mean",
+        "Pearson r",
+        "Spearman r",
+        "RMSE",
+        "MAE",
+    ]
+    head += ["max error", "bias", "bias %", "95 % of differences"]
+    rows = [
+        [
+            tier.tier,
+            each.name.replace("_", " "),
+            each.windows,
+            each.tap_mean,
+            each.log_mean,
+            _figure(each.pearson_r),
+            _figure(each.spearman_r),
+            each.rmse,
+            each.mean_absolute_error,
+            each.max_error,
+            each.bias,
+            each.bias_percent,
+            f"{each.limit_low:.3f} to {each.limit_high:.3f}",
+        ]
+        for tier in validation.tiers
+        for each in tier.readings
+    ]
+    compared = [
+        [
+            tier.tier,
+            tier.what,
+            tier.calls["tap"],
+            tier.calls["log"],
+            tier.stay_ns["tap_mean"] / 1e6,
+            tier.stay_ns["log_mean"] / 1e6,
+            None if tier.lag_ns is None else tier.lag_ns / 1e6,
+            ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in tier.windows_left_out.items()),
+            "; ".join(tier.failures + tier.undecided) or "agrees",
+        ]
+        for tier in validation.tiers
+    ]
+    head_2 = ["tier", "compared", "tap calls", "log calls", "tap stay ms", "log stay ms", "log lag ms"]
+    head_2 += ["windows left out", "verdict"]
+    width = f"{validation.window_ns / 1e6:g} ms"
+    requests = [
+        [
+            each.tier,
+            each.matched,
+            each.tap_only,
+            each.log_only,
+            *_spread(each.arrive),
+            *_spread(each.depart),
+        ]
+        for each in validation.requests
+    ]
+    head_3 = ["tier", "matched", "tap only", "log only"]
+    head_3 += [f"{what} {which} ms" for what in ("arrival", "departure") for which in ("median", "p1", "p99")]
+    return [
+        ("What was compared", head_2, compared),
+        (f"Queue length, tap against event monitors, {width} windows", head, rows),
+        ("Request by request, log minus tap", head_3, requests),
+    ]
+
+
+def _paths(validation: Validation) -> list[Table]:
+    if validation.paths is None:
+        return []
+    paths = validation.paths
+    edges = [
+        [
+            edge.pair,
+            edge.edges,
+            edge.right,
+            edge.wrong,
+            edge.unlinked,
+            100 * edge.accuracy,
+            100 * edge.wrong_join_rate,
+        ]
+        for edge in paths.edges
+    ]
+    whole = [
+        [
+            paths.paths_exist,
+            paths.paths_reported,
+            paths.paths_correct,
+            100 * paths.completeness,
+            100 * paths.accuracy,
+            paths.calibration_error,
+        ]
+    ]
+    calibration = [
+        [f"{row['from']:g} to {row['to']:g}", row["edges"], row["mean_probability"], row["right"]]
+        for row in paths.calibration
+    ]
+    crowd = [
+        [
+            row["pair"],
+            f"{row['from']} to {row['to']}" if row["to"] else f"{row['from']} and more",
+            row["edges"],
+            row["right"],
+            100 * row["accuracy"],
+        ]
+        for row in paths.concurrency
+    ]
+    rates = ["accuracy %", "wrong joins %"]
+    return [
+        ("Edges", ["tier pair", "edges", "right", "wrong", "unlinked", *rates], edges),
+        (
+            "Paths",
+            ["exist", "reported", "correct", "completeness %", "accuracy %", "calibration error"],
+            whole if paths.paths_exist or paths.paths_reported else [],
+        ),
+        ("Calibration", ["probability", "edges", "mean probability", "share right"], calibration),
+        (
+            "By calls in flight at the parent",
+            ["tier pair", "in flight", "edges", "right", "accuracy %"],
+            crowd,
+        ),
+    ]
+
+
+def _figure(value: float) -> str | None:
+    """A correlation with the digits that matter."""
+    return None if math.isnan(value) else f"{value:.5f}"
+
+
+def _spread(difference: Difference | None) -> list[float | None]:
+    if difference is None:
+        return [None, None, None]
+    return [value / 1e6 for value in (difference.median_ns, difference.p1_ns, difference.p99_ns)]

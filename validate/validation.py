@@ -1,0 +1,210 @@
+"""One validation: a run file against its event monitors and, where it is known, against the true paths."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tapscope.analyze.load import WINDOW_NS
+from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.runfile import RunFile
+from tapscope.validate import accuracy, agreement, events, request_agreement, summary, tap, tiers, truth
+from tapscope.validate.accuracy import PathAccuracy
+from tapscope.validate.agreement import Thresholds, TierAgreement
+from tapscope.validate.event_calls import TIERS, EventCalls, Names
+from tapscope.validate.request_agreement import RequestAgreement
+from tapscope.validate.stored import store
+
+FORMAT = 1
+"""Version of the JSON structure; raised when a key changes its meaning or goes."""
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Validation:
+    """What came out. `verdict` is passed, failed or undecided (too little to judge by); docs/validation.md
+    has the keys of `as_json`."""
+
+    run: str
+    events: str
+    truth: str | None
+    window_ns: int
+    tiers: list[TierAgreement]
+    requests: list[RequestAgreement]
+    paths: PathAccuracy | None
+    sources: list[dict[str, Any]]
+    counters: list[tuple[str, int, str]]
+    failures: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """passed, failed or undecided."""
+        return "failed" if self.failures else "undecided" if self.undecided else "passed"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """DONE, VALIDATION_FAILED, or LOW_QUALITY when there was too little to judge by."""
+        codes = {
+            "passed": ExitCode.DONE,
+            "failed": ExitCode.VALIDATION_FAILED,
+            "undecided": ExitCode.LOW_QUALITY,
+        }
+        return codes[self.verdict]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, NaN as None; without the windows, which are in the run file's table event_load."""
+        tiers = []
+        for tier in self.tiers:
+            plain = {name: value for name, value in vars(tier).items() if name not in ("windows", "readings")}
+            tiers.append(plain | {"readings": {reading.name: asdict(reading) for reading in tier.readings}})
+        document = {
+            "format": FORMAT,
+            "run": self.run,
+            "events": self.events,
+            "truth": self.truth,
+            "window_ns": self.window_ns,
+            "verdict": self.verdict,
+            "failures": self.failures,
+            "undecided": self.undecided,
+            "tiers": tiers,
+            "requests": [asdict(each) for each in self.requests],
+            "paths": None if self.paths is None else self.paths.as_json(),
+            "sources": self.sources,
+            "counters": {name: value for name, value, _ in self.counters},
+        }
+        return dict(_plain(document))
+
+    def tables(self) -> list[summary.Table]:
+        """(title, column heads, rows) of what people read first."""
+        return summary.tables(self)
+
+
+def validate(
+    run_path: str | Path,
+    events_dir: str | Path,
+    truth_path: str | Path | None = None,
+    *,
+    width_ns: int = WINDOW_NS,
+    zone: str | None = None,
+    thresholds: Thresholds | None = None,
+    progress: Progress | None = None,
+) -> Validation:
+    """Validate a run file and store the result in it (tables event_call, event_load, agreement; meta
+    validation).
+
+    events_dir : folder of the event monitors' logs; truth_path : truth file, looked for beside that folder
+                 (../truth/calls.csv.gz) when not given
+    width_ns   : of the windows; zone : of logs without one (events.load); thresholds : of the verdict
+    Raises TapscopeError for unusable input; a disagreement is a result, not an error.
+    """
+    say = progress or (lambda what, done, total: None)
+    say("event-monitor logs", 0, 4)
+    logs = events.load(events_dir, zone)
+    events_dir = Path(events_dir)
+    truth_file = Path(truth_path) if truth_path is not None else _beside(events_dir)
+    with RunFile.open(run_path, write=True) as run:
+        say("run file", 1, 4)
+        seen = tap.read(run)
+        say("agreement", 2, 4)
+        nodes = tiers.nodes_of_tiers(seen, logs, _manifest(events_dir))
+        pairs = {
+            tier: tiers.compared(seen, logs, tier, nodes[tier]) for tier in logs.tiers() if tier in nodes
+        }
+        compared = [_compare(seen, logs, pair, width_ns, thresholds) for pair in pairs.values()]
+        result = Validation(
+            run=str(run_path),
+            events=str(events_dir),
+            truth=None if truth_file is None else str(truth_file),
+            window_ns=width_ns,
+            tiers=compared,
+            requests=[],
+            paths=None,
+            sources=logs.sources,
+            counters=[*logs.counters, *(counter for counter in seen.counters if counter[1])],
+        )
+        _judge(result, logs)
+        if truth_file is not None:
+            say("paths", 3, 4)
+            names = Names()
+            true = truth.read(truth_file, names)
+            linked = accuracy.from_run(seen, run.read_table("links"), names)
+            result.paths = accuracy.paths(linked, true)
+            rows = truth.match(linked.keys, true.keys)
+            result.requests = [request_agreement.agree(pair, logs, true, rows) for pair in pairs.values()]
+        store(run, result.as_json(), compared, logs, nodes)
+    say("done", 4, 4)
+    return result
+
+
+def _compare(
+    seen: tap.Tap,
+    logs: EventCalls,
+    pair: tiers.Compared,
+    width_ns: int,
+    thresholds: Thresholds | None,
+) -> TierAgreement:
+    in_nodes = np.isin(seen.holes["node"], pair.nodes)
+    in_tier = logs.gaps["tier"] == TIERS.index(pair.tier)
+    return agreement.agree(
+        pair,
+        seen.capture_ns,
+        {name: values[in_nodes] for name, values in seen.holes.items()},
+        {name: values[in_tier] for name, values in logs.gaps.items()},
+        seen.node_names,
+        width_ns,
+        thresholds,
+    )
+
+
+def _judge(result: Validation, logs: EventCalls) -> None:
+    """The verdict over all tiers. A tier that cannot be judged makes the whole undecided only when none can
+    be."""
+    judged = [tier for tier in result.tiers if not tier.undecided]
+    result.failures += [f"{tier.tier}: {why}" for tier in judged for why in tier.failures]
+    if not judged:
+        result.undecided += [f"{tier.tier}: {why}" for tier in result.tiers for why in tier.undecided]
+        for tier in logs.tiers():
+            if tier not in {each.tier for each in result.tiers}:
+                result.undecided.append(f"{tier}: no node of the run goes with this log")
+
+
+def _beside(events_dir: Path) -> Path | None:
+    for name in ("calls.csv.gz", "calls.csv"):
+        found = events_dir.resolve().parent / "truth" / name
+        if found.exists():
+            return found
+    return None
+
+
+def _manifest(events_dir: Path) -> dict[str, Any]:
+    """The manifest of the run directory, {} when there is none."""
+    path = events_dir.resolve().parent / "manifest.json"
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TapscopeError(
+            f"the manifest is not JSON: {error}", path=path, remedy="Restore it or move it away."
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
