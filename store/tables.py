@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Table = dict[str, NDArray[np.generic]]
+# The dtype of a column is known by name (TABLES), not by type.
+Table = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
