@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kGrammarBackoff2 = 1.0;  // pseudo-counts that (previous, next) lends to (a, previous, next)
 constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to (previous, next)
+constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
 constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
 constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
 constexpr double kUniformShare = 0.02;    // of every density is spread evenly over the log scale: nothing is impossible
@@ -49,7 +50,7 @@ Histogram log_density(const Histogram& counts) {
 int gap_bin(Time gap_ns) noexcept {
     if (gap_ns < 1024) return 0;
     const auto x = static_cast<std::uint64_t>(gap_ns);
-    const int octave = std::bit_width(x) - 1;                         // 10 for 1024 ns
+    const int octave = static_cast<int>(std::bit_width(x)) - 1;                         // 10 for 1024 ns
     const int quarter = static_cast<int>((x >> (octave - 2)) & 3);
     return std::min(1 + (octave - 10) * 4 + quarter, kGapBins - 1);
 }
@@ -113,12 +114,30 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
     }
     orphan_.assign(n, -40.0f);
     survival_.assign(n + 1, Histogram{});
+    measure_load();
 }
 
-std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const noexcept {
+void Model::measure_load() {
+    const auto& [parents, children] = problem_;
+    auto arrive = std::vector<Time>(parents.arrive.begin(), parents.arrive.end());
+    auto depart = std::vector<Time>(parents.depart.begin(), parents.depart.end());
+    std::sort(arrive.begin(), arrive.end());
+    std::sort(depart.begin(), depart.end());
+    auto octave = [&](Time at) {
+        const auto in = std::upper_bound(arrive.begin(), arrive.end(), at) - arrive.begin();
+        const auto out = std::upper_bound(depart.begin(), depart.end(), at) - depart.begin();
+        return static_cast<std::uint8_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(in - out, 1))));
+    };
+    for (const Time at : parents.arrive) load_at_arrival_.push_back(octave(at));
+    for (const Time at : children.end) load_at_end_.push_back(octave(at));
+}
+
+// `load` 0: any load; `a` -1: any parent class.
+std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const noexcept {
     const auto n = static_cast<std::uint64_t>(problem_.children.n_classes) + 1;
-    return ((static_cast<std::uint64_t>(a + 1) * n + static_cast<std::uint64_t>(previous_cls)) * n +
-            static_cast<std::uint64_t>(next_cls)) + 1;
+    const auto step = (static_cast<std::uint64_t>(a + 1) * n + static_cast<std::uint64_t>(previous_cls)) * n +
+                      static_cast<std::uint64_t>(next_cls);
+    return (step << 6 | static_cast<std::uint64_t>(load)) + 1;
 }
 
 Time Model::serial_gap(std::int32_t p, std::int32_t previous, std::int32_t next, bool& parallel) const noexcept {
@@ -142,10 +161,12 @@ Time Model::serial_gap(std::int32_t p, std::int32_t previous, std::int32_t next,
 
 void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     const auto& [parents, children] = problem_;
+    key4_.clear(1024);
     key3_.clear(1024);
     key2_.clear(1024);
     count3_.clear();
     count2_.clear();
+    gap4_.clear();
     gap3_.clear();
     gap2_.clear();
     gap_all_.fill(0);
@@ -161,7 +182,9 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
         const auto from = cls_of(previous), to = cls_of(next);
         bool parallel = false;
         const Time gap = serial_gap(p, previous, next, parallel);
-        const auto i3 = key3_.insert(key(a, from, to)), i2 = key2_.insert(key(-1, from, to));
+        const auto i4 = key4_.insert(key(a, from, to, load_before(p, previous)));
+        const auto i3 = key3_.insert(key(a, from, to, 0)), i2 = key2_.insert(key(-1, from, to, 0));
+        if (i4 == static_cast<std::int32_t>(gap4_.size())) gap4_.push_back({});
         if (i3 == static_cast<std::int32_t>(count3_.size())) count3_.push_back({}), gap3_.push_back({});
         if (i2 == static_cast<std::int32_t>(count2_.size())) count2_.push_back({}), gap2_.push_back({});
         from3_[static_cast<std::size_t>(a) * n + from] += 1;
@@ -180,6 +203,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
             counts->stay += children.conn[previous] == children.conn[next];
         }
         const int bin = gap_bin(gap);
+        gap4_[i4][bin] += 1;
         gap3_[i3][bin] += 1;
         gap2_[i2][bin] += 1;
         gap_all_[bin] += 1;
@@ -191,7 +215,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
         const auto p = parent_of[c];
         made[children.cls[c]] += 1;
         if (p == kNone) {
-            orphans[children.cls[c]] += 1;
+            orphans[children.cls[c]] += candidates_.of(c).empty();
             continue;
         }
         observe(p, last[p], static_cast<std::int32_t>(c));
@@ -202,7 +226,8 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     }
     streaming_ = (streaming + 0.5) / (ends + 10);
 
-    // Orphans come as a Poisson stream over the whole problem.
+    // Orphans come as a Poisson stream. Only those that nobody could have made teach its rate: a rate learned from
+    // the others would feed itself, as every child that it takes away from its parent makes it look larger.
     double span_ns = 1e9;
     if (children.size() > 0) span_ns += static_cast<double>(children.begin.back() - children.begin.front());
     for (std::int32_t k = 0; k < children.n_classes; ++k) {
@@ -213,7 +238,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     std::vector<Histogram> leave(n, Histogram{});
     for (std::size_t from = 0; from < n; ++from) {
         for (std::size_t to = 0; to < n; ++to) {
-            const auto i2 = key2_.find(key(-1, static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)));
+            const auto i2 = key2_.find(key(-1, static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), 0));
             if (i2 == kNone) continue;
             for (int b = 0; b < kGapBins; ++b) leave[from][b] += gap2_[i2][b];
         }
@@ -231,7 +256,24 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     gap_tables_.clear();
 }
 
-Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const {
+Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
+    Histogram counts{};
+    if (const auto i2 = key2_.find(key(-1, previous_cls, next_cls, 0)); i2 != kNone) counts = gap2_[i2];
+    add(counts, gap_all_, kGapBackoff2);
+    if (const auto i3 = key3_.find(key(a, previous_cls, next_cls, 0)); i3 != kNone) {
+        Histogram own = gap3_[i3];
+        add(own, counts, kGapBackoff3);
+        counts = own;
+    }
+    if (const auto i4 = key4_.find(key(a, previous_cls, next_cls, load)); i4 != kNone) {
+        Histogram own = gap4_[i4];
+        add(own, counts, kGapBackoff4);
+        counts = own;
+    }
+    return counts;
+}
+
+Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
     Cell out;
     const auto n = static_cast<std::size_t>(problem_.children.n_classes) + 1;
     if (!learned_) {
@@ -245,7 +287,7 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
         out.log_leave = static_cast<float>(std::log(1 - kStayPrior));
         return out;
     }
-    const auto i3 = key3_.find(key(a, previous_cls, next_cls)), i2 = key2_.find(key(-1, previous_cls, next_cls));
+    const auto i3 = key3_.find(key(a, previous_cls, next_cls, 0)), i2 = key2_.find(key(-1, previous_cls, next_cls, 0));
     const Counts none{};
     const Counts& c3 = i3 == kNone ? none : count3_[i3];
     const Counts& c2 = i2 == kNone ? none : count2_[i2];
@@ -270,29 +312,21 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     out.log_stay = static_cast<float>(std::log(stay));
     out.log_leave = static_cast<float>(std::log(1 - stay));
 
-    Histogram counts{};
-    if (i2 != kNone) counts = gap2_[i2];
-    add(counts, gap_all_, kGapBackoff2);
-    if (i3 != kNone) {
-        Histogram own = gap3_[i3];
-        add(own, counts, kGapBackoff3);
-        counts = own;
-    }
     out.gaps = static_cast<std::int32_t>(gap_tables_.size());
-    gap_tables_.push_back(log_density(counts));
+    gap_tables_.push_back(log_density(gap_counts(a, previous_cls, next_cls, load)));
     return out;
 }
 
-const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const {
-    const auto at = cells_key_.insert(key(a, previous_cls, next_cls));
-    if (at == static_cast<std::int32_t>(cells_.size())) cells_.push_back(make_cell(a, previous_cls, next_cls));
+const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
+    const auto at = cells_key_.insert(key(a, previous_cls, next_cls, load));
+    if (at == static_cast<std::int32_t>(cells_.size())) cells_.push_back(make_cell(a, previous_cls, next_cls, load));
     return cells_[at];
 }
 
 float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
     const auto& [parents, children] = problem_;
     if (next == kEnd && !parents.answered[p]) return 0.0f;     // it may still go on: nothing is known about its end
-    const Cell& c = cell(parents.cls[p], cls_of(previous), cls_of(next));
+    const Cell& c = cell(parents.cls[p], cls_of(previous), cls_of(next), load_before(p, previous));
     bool parallel = false;
     const Time gap = serial_gap(p, previous, next, parallel);
     const Histogram& density = c.gaps == kNone ? first_guess_ : gap_tables_[c.gaps];

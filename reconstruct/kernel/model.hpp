@@ -3,7 +3,8 @@
 //
 // A parent of class a is a chain START -> c1 -> c2 -> ... -> END over the classes of its child calls. A step has
 //   P(next | a, previous)       grammar, backed off to P(next | previous) and P(next)
-//   f(gap | previous, next)     density of the time the node itself took, log-spaced histogram, backed off likewise
+//   f(gap | a, previous, next, load)  density of the time the node itself took, log-spaced histogram, backed off to
+//                               the same step at any load, to the same step of any parent, and to all steps
 //   P(parallel | previous, next)  the next call began before the previous one ended
 //   P(same connection | previous, next), else one of the idle connections
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
@@ -64,15 +65,20 @@ class Model {
     float log_survival(std::int32_t p, std::int32_t previous, Time now) const;
 
  private:
-    struct Cell {                               // one (parent class, previous class, next class)
+    struct Cell {                               // one (parent class, previous class, next class, load)
         float log_p = 0;                        // grammar
         float log_serial = 0, log_parallel = 0;
         float log_stay = 0, log_leave = 0;
         std::int32_t gaps = kNone;              // index into gap_tables_
     };
-    std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const noexcept;
-    const Cell& cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const;
-    Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls) const;
+    std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const noexcept;
+    const Cell& cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
+    Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
+    Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
+    void measure_load();
+    int load_before(std::int32_t p, std::int32_t previous) const noexcept {
+        return previous == kStart ? load_at_arrival_[p] : load_at_end_[previous];
+    }
     std::int32_t cls_of(std::int32_t child) const noexcept {
         return child < 0 ? problem_.children.n_classes : problem_.children.cls[child];
     }
@@ -84,15 +90,18 @@ class Model {
     Affinity affinity_;
     bool learned_ = false;
 
+    // Octave of the number of parents in flight when each parent arrived, and when each child ended.
+    std::vector<std::uint8_t> load_at_arrival_, load_at_end_;
+
     // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
     struct Counts {
         double n = 0, parallel = 0, stay = 0, chance_to_stay = 0;
     };
-    KeyMap key3_, key2_;
+    KeyMap key4_, key3_, key2_;
     std::vector<Counts> count3_, count2_;
     std::vector<double> from3_, from2_, to1_;   // totals by (a, previous), by previous, by next
     Counts all_;
-    std::vector<Histogram> gap3_, gap2_;        // raw counts
+    std::vector<Histogram> gap4_, gap3_, gap2_; // raw counts; "4" has the load, too
     Histogram gap_all_{};
     std::vector<float> orphan_;                 // by child class
     double streaming_ = 0.05;                   // share of parents that answer before their last child ended
