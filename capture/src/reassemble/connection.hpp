@@ -1,0 +1,42 @@
+// What is known about one TCP connection while it is tracked.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "codes.hpp"
+#include "decode/segment.hpp"
+#include "dissect/conversation.hpp"
+#include "reassemble/stream.hpp"
+
+namespace tapscope {
+
+inline constexpr std::uint8_t kUnknownSide = 2;
+
+struct Connection {
+    FlowKey key;
+    std::uint64_t hash = 0;
+    std::uint32_t generation = 0;      // of this slot of the pool: tells old queue entries
+    std::int32_t row = -1;             // in the connection columns
+    std::uint8_t client_side = kUnknownSide;
+    bool plain = false;                // nothing held, both sides anchored and open: the fast path applies
+    bool syn_seen = false, syn_ack_seen = false;
+    bool reset = false, closing = false, finished = false;
+    bool queued = false;               // a look at it is due
+    CloseHow close_how = CloseHow::open;
+    std::uint32_t syn_retransmits = 0, duplicates = 0;
+    std::uint64_t first_packet = 0;    // number of its first packet
+    std::uint64_t closing_packet = 0;  // number of the packet that ended it
+    std::int64_t first_ns = -1, last_ns = -1, syn_ns = -1, established_ns = -1, closed_ns = -1;
+    Stream stream[2];                  // by side of the key
+    std::unique_ptr<Conversation> conversation;  // from the first payload on
+
+    Direction direction(unsigned side) const noexcept {
+        return side == client_side ? Direction::to_server : Direction::to_client;
+    }
+    const Address& address(unsigned side) const noexcept { return side == 0 ? key.a : key.b; }
+    std::uint16_t port(unsigned side) const noexcept { return side == 0 ? key.port_a : key.port_b; }
+    bool has_held() const noexcept { return stream[0].has_held() || stream[1].has_held(); }
+};
+
+}  // namespace tapscope

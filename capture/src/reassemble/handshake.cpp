@@ -1,0 +1,160 @@
+// Segments that open or break a connection, and connections whose opening was not seen.
+#include <algorithm>
+
+#include "reassemble/tracker.hpp"
+
+namespace tapscope {
+namespace {
+
+std::uint64_t listener_key(const Address& address, std::uint16_t port) noexcept {
+    return mix64(address.high + port, address.low);
+}
+
+}  // namespace
+
+// Returns the connection that the SYN belongs to, or kNone when nothing more is to be done with it.
+std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
+    const bool answer = (s.flags & tcp_flag::ack) != 0;
+    const unsigned client = answer ? s.side ^ 1u : s.side;
+    if (index != FlowTable::kNone) {
+        Connection& old = at(index);
+        Stream& mine = old.stream[s.side];
+        const bool same_start = mine.anchored && mine.base_seq == s.seq + 1;
+        const std::int64_t offset = static_cast<std::int64_t>(mine.next) + mine.from_next(s.seq + 1);
+        // A SYN behind its own data (displaced packets), or the first one of a side that was held for it.
+        const bool late = mine.based && !mine.anchored && offset >= 0 && offset <= static_cast<std::int64_t>(Stream::kProvisional);
+        const bool first_of_side = !mine.based && !old.closing;
+        if (old.finished || (!same_start && !late && !first_of_side)) {
+            if (!old.finished) {
+                recorder_.counters.add("tcp.port_reused", 1, Unit::connections);
+                if (old.close_how == CloseHow::open) old.close_how = CloseHow::reused;
+                finish_connection(index);
+            }
+            old.row = -1;
+            release(index);
+            index = FlowTable::kNone;
+        } else if (same_start && (answer ? old.syn_ack_seen : old.syn_seen)) {
+            if (recent_.is_copy(index, s)) {
+                ++old.duplicates;
+                recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
+                return FlowTable::kNone;
+            }
+            recent_.remember(index, s);
+            if (!answer) ++old.syn_retransmits;
+            recorder_.counters.add(answer ? "tcp.syn_ack_retransmission" : "tcp.syn_retransmission", 1, Unit::packets);
+            return index;
+        }
+    }
+    if (index == FlowTable::kNone) index = create(s, client);
+    Connection& connection = at(index);
+    recent_.remember(index, s);
+    if (connection.client_side == kUnknownSide) connection.client_side = static_cast<std::uint8_t>(client);
+    Stream& mine = connection.stream[s.side];
+    Stream& peer = connection.stream[s.side ^ 1];
+    if (!mine.based) mine.base_provisionally(s.seq + 1);
+    if (!mine.anchored) {
+        const std::uint64_t before = mine.held ? mine.held->bytes() : 0;
+        mine.anchor(mine.next + static_cast<std::uint64_t>(static_cast<std::int64_t>(mine.from_next(s.seq + 1))));
+        held_bytes_ -= before - (mine.held ? mine.held->bytes() : 0);
+    }
+    if (answer) {
+        connection.syn_ack_seen = true;
+        // It acknowledges exactly the SYN, so it tells where the client's stream starts.
+        if (!peer.based) peer.base_provisionally(s.ack);
+        if (!peer.anchored) {
+            const std::int64_t origin = static_cast<std::int64_t>(peer.next) + peer.from_next(s.ack);
+            const std::uint64_t before = peer.held ? peer.held->bytes() : 0;
+            if (origin >= 0) peer.anchor(static_cast<std::uint64_t>(origin));
+            held_bytes_ -= before - (peer.held ? peer.held->bytes() : 0);
+        }
+    } else {
+        connection.syn_seen = true;
+        if (connection.syn_ns < 0) connection.syn_ns = s.time_ns;
+    }
+    const unsigned server = connection.client_side ^ 1u;
+    const std::uint64_t key = listener_key(connection.address(server), connection.port(server));
+    if (listeners_.size() < kMaxListeners || listeners_.contains(key)) ++listeners_[key];
+    return index;
+}
+
+void Tracker::on_reset(Connection& connection, const Segment& s) {
+    const Stream& mine = connection.stream[s.side];
+    if (mine.anchored && std::abs(std::int64_t{mine.from_next(s.seq)}) > (1 << 24) && mine.packets > 1)
+        return recorder_.counters.add("tcp.rst_out_of_window", 1, Unit::packets);
+    recorder_.counters.add("tcp.rst", 1, Unit::packets);
+    if (connection.reset) return;
+    connection.reset = true;
+    if (connection.closed_ns < 0) connection.closed_ns = s.time_ns;
+    if (!(connection.stream[0].ended && connection.stream[1].ended)) connection.close_how = CloseHow::rst;
+}
+
+// True when a segment that belongs to no connection starts none.
+bool Tracker::without_connection(const Segment& s) {
+    if (s.length() > 0) return false;
+    recorder_.counters.add(s.flags & tcp_flag::rst   ? "tcp.rst_without_connection"
+                           : s.flags & tcp_flag::fin ? "tcp.fin_without_connection"
+                                                     : "tcp.ack_without_connection",
+                           1, Unit::packets);
+    return true;
+}
+
+// Who opened a connection whose SYN was not seen: port map, then content, then known listeners, then the port number.
+void Tracker::find_client(Connection& connection) {
+    const auto settle_on = [&](unsigned client, const char* how) {
+        connection.client_side = static_cast<std::uint8_t>(client);
+        recorder_.counters.add(how, 1, Unit::connections);
+    };
+    const bool mapped[2] = {port_map_.contains(connection.port(0)), port_map_.contains(connection.port(1))};
+    if (mapped[0] != mapped[1]) return settle_on(mapped[0] ? 1 : 0, "tcp.client_by_port_map");
+    std::uint64_t best_order = UINT64_MAX;
+    unsigned best = kUnknownSide;
+    for (const unsigned side : {0u, 1u}) {
+        if (!connection.stream[side].has_held()) continue;
+        int looked = 0;
+        for (const HeldSegment& held : *connection.stream[side].held) {
+            if (++looked > 16 || held.order >= best_order) break;
+            const Bytes bytes{held.data.get(), held.captured};
+            if (bytes.empty()) continue;
+            const bool asks = probe_all(bytes, Direction::to_server).answer == Probe::yes;
+            const bool answers = probe_all(bytes, Direction::to_client).answer == Probe::yes;
+            if (asks == answers) continue;
+            best_order = held.order;
+            best = asks ? side : side ^ 1u;
+        }
+    }
+    if (best != kUnknownSide) return settle_on(best, "tcp.client_by_content");
+    const auto popularity = [&](unsigned side) {
+        const auto found = listeners_.find(listener_key(connection.address(side), connection.port(side)));
+        return found == listeners_.end() ? 0u : found->second;
+    };
+    const std::uint32_t known[2] = {popularity(0), popularity(1)};
+    if (known[0] != known[1]) return settle_on(known[0] > known[1] ? 1 : 0, "tcp.client_by_known_listener");
+    settle_on(connection.port(0) <= connection.port(1) ? 1 : 0, "tcp.client_by_port_number");
+}
+
+// The wait for a SYN is over: streams start with what was seen first.
+void Tracker::resolve_start(Connection& connection) {
+    if (connection.client_side == kUnknownSide) find_client(connection);
+    for (Stream& stream : connection.stream) {
+        if (stream.anchored) continue;
+        const std::uint64_t before = stream.held ? stream.held->bytes() : 0;
+        if (!stream.based) {
+            if (!stream.first_ack_known) continue;  // nothing is known of this side yet
+            stream.base_provisionally(stream.first_ack);
+        }
+        std::uint64_t origin = stream.has_held() ? stream.held->front().offset : stream.next;
+        // With a handshake half seen, the lowest acknowledgement tells the start better than the first data.
+        if (connection.syn_seen && stream.first_ack_known) {
+            const std::int64_t acked = static_cast<std::int64_t>(stream.next) + stream.from_next(stream.first_ack);
+            if (acked >= 0 && acked < static_cast<std::int64_t>(origin)) origin = static_cast<std::uint64_t>(acked);
+        }
+        stream.anchor(origin);
+        held_bytes_ -= before - (stream.held ? stream.held->bytes() : 0);
+        if (stream.acked > stream.next && stream.stuck_ack <= stream.next) {
+            stream.stuck_ack = stream.acked;
+            stream.stuck_packet = packets_;
+        }
+    }
+}
+
+}  // namespace tapscope

@@ -1,0 +1,218 @@
+// What is declared missing and when; the end of connections; memory bounds.
+#include <algorithm>
+
+#include "reassemble/tracker.hpp"
+
+namespace tapscope {
+
+void Tracker::queue(Connection& connection, std::uint32_t index) {
+    if (connection.queued) return;
+    connection.queued = true;
+    const std::int64_t when = limits_.reorder_ns == INT64_MAX ? INT64_MAX : now_ns_ + limits_.reorder_ns;
+    due_.push_back({packets_ + limits_.reorder_packets, when, index, connection.generation});
+    next_due_packet_ = due_.front().packet;
+    next_due_ns_ = due_.front().time_ns;
+}
+
+void Tracker::look_at_due() {
+    while (!due_.empty() && (due_.front().packet <= packets_ || due_.front().time_ns <= now_ns_)) {
+        const Due due = due_.front();
+        due_.pop_front();
+        if (at(due.index).generation == due.generation && !at(due.index).finished) {
+            at(due.index).queued = false;
+            look_at(due.index);
+        }
+    }
+    next_due_packet_ = due_.empty() ? UINT64_MAX : due_.front().packet;
+    next_due_ns_ = due_.empty() ? INT64_MAX : due_.front().time_ns;
+    while (!forget_.empty() && (forget_.front().time_ns <= now_ns_ || forget_.size() > limits_.remember_closed)) {
+        const Due due = forget_.front();
+        forget_.pop_front();
+        if (at(due.index).generation != due.generation) continue;
+        at(due.index).row = -1;
+        release(due.index);
+    }
+}
+
+void Tracker::tick(std::int64_t now_ns) {
+    now_ns_ = std::max(now_ns_, now_ns);
+    look_at_due();
+}
+
+// Is there something that later packets, or their absence, decide?
+bool Tracker::waiting(const Connection& connection) const noexcept {
+    for (const Stream& stream : connection.stream) {
+        if (stream.has_held()) return true;
+        if (stream.based && !stream.anchored) return true;
+        if (stream.anchored && stream.acked > stream.next + (stream.fin_inferred ? 1 : 0)) return true;
+    }
+    return false;
+}
+
+void Tracker::look_at(std::uint32_t index) {
+    Connection& connection = at(index);
+    const bool late_ones_came = packets_ - connection.closing_packet >= limits_.reorder_packets ||
+                                now_ns_ - connection.last_ns >= limits_.reorder_ns;
+    if (connection.closing && late_ones_came) return finish_connection(index);
+    if (packets_ - connection.first_packet >= limits_.reorder_packets || now_ns_ - connection.first_ns >= limits_.reorder_ns)
+        resolve_start(connection);
+    drain(connection);
+    while (declare_missing(connection, 0, false) || declare_missing(connection, 1, false)) drain(connection);
+    settle(connection, index);
+}
+
+// Declares the first hole of one side missing if it is time. `force`: do not wait.
+bool Tracker::declare_missing(Connection& connection, unsigned side, bool force) {
+    Stream& mine = connection.stream[side];
+    const Stream& peer = connection.stream[side ^ 1];
+    if (!mine.anchored) return false;
+    const auto waited = [&](std::uint64_t since_packet, std::int64_t since_ns) {
+        return force || packets_ - since_packet >= limits_.reorder_packets || now_ns_ - since_ns >= limits_.reorder_ns;
+    };
+    if (mine.has_held()) {
+        const HeldSegment& front = mine.held->front();
+        if (front.offset == mine.next) return false;
+        if (!waited(front.order, front.time_ns)) return false;
+        if (mine.acked >= front.offset) {
+            missing(connection, side, front.offset, "missing.acknowledged_but_not_seen");
+            return true;
+        }
+        const bool nobody_acknowledges = peer.packets == 0 || now_ns_ - front.time_ns >= limits_.unacknowledged_ns;
+        if (!force && !nobody_acknowledges) return false;
+        missing(connection, side, front.offset, "missing.not_seen");
+        return true;
+    }
+    if (mine.acked > mine.next) {
+        if (!waited(mine.stuck_packet, connection.last_ns)) return false;
+        const std::uint64_t end = force ? mine.acked : mine.stuck_ack;
+        if (end == mine.next + 1 && mine.acked == end && !mine.fin_seen) {
+            // One number more than there are bytes: more likely a FIN that was not seen than a byte.
+            if (mine.fin_inferred) return false;
+            mine.fin_inferred = true;
+            recorder_.counters.add("tcp.fin_not_seen", 1, Unit::packets);
+            return true;
+        }
+        if (mine.packets == 0) mine.absent = true;
+        missing(connection, side, end, "missing.acknowledged_but_not_seen");
+        return true;
+    }
+    if (force && mine.fin_seen && mine.fin_at > mine.next) {
+        missing(connection, side, mine.fin_at, "missing.not_seen");
+        return true;
+    }
+    return false;
+}
+
+void Tracker::missing(Connection& connection, unsigned side, std::uint64_t end, const char* why) {
+    Stream& mine = connection.stream[side];
+    const std::uint64_t bytes = end - mine.next;
+    if (!connection.conversation) open_conversation(connection);
+    connection.conversation->gap(connection.direction(side), bytes);
+    mine.next = end;
+    mine.missing += bytes;
+    mine.fin_inferred = false;
+    recorder_.counters.add(why, bytes, Unit::bytes);
+    recorder_.counters.add("tcp.gap");
+    if (mine.acked > mine.next) {
+        mine.stuck_ack = mine.acked;
+        mine.stuck_packet = packets_;
+    }
+}
+
+// Delivers everything that is held, whatever is missing before it.
+void Tracker::give_up_waiting(Connection& connection) {
+    resolve_start(connection);
+    while (true) {
+        drain(connection);
+        if (declare_missing(connection, 0, true) || declare_missing(connection, 1, true)) continue;
+        // No hole, and still something held: each side waits for the other. The older packet goes first.
+        unsigned best = 2;
+        for (const unsigned side : {0u, 1u}) {
+            const Stream& mine = connection.stream[side];
+            if (!mine.anchored || !mine.has_held()) continue;
+            if (best == 2 || mine.held->front().order < connection.stream[best].held->front().order) best = side;
+        }
+        if (best == 2) return;
+        deliver_front(connection, best);
+    }
+}
+
+void Tracker::relieve_memory() {
+    recorder_.counters.add("reassembly.memory_bound");
+    while (held_bytes_ > limits_.held_bytes / 4 * 3 && !due_.empty()) {
+        const Due due = due_.front();
+        due_.pop_front();
+        Connection& connection = at(due.index);
+        if (connection.generation != due.generation || connection.finished) continue;
+        connection.queued = false;
+        give_up_waiting(connection);
+        if (connection.closing) finish_connection(due.index);
+    }
+    next_due_packet_ = due_.empty() ? UINT64_MAX : due_.front().packet;
+    next_due_ns_ = due_.empty() ? INT64_MAX : due_.front().time_ns;
+}
+
+void Tracker::finish_connection(std::uint32_t index) {
+    Connection& connection = at(index);
+    give_up_waiting(connection);
+    for (const unsigned side : {0u, 1u}) {
+        const Stream& mine = connection.stream[side];
+        const std::int64_t time_ns = mine.fin_seen               ? mine.fin_ns
+                                     : connection.closed_ns >= 0 ? connection.closed_ns
+                                                                 : connection.last_ns;
+        end_stream(connection, side, time_ns, !mine.fin_seen);
+    }
+    fill_row(connection);
+    connection.finished = true;
+    connection.plain = false;
+    connection.conversation.reset();
+    for (Stream& stream : connection.stream) stream.held.reset();
+    forget_.push_back({0, now_ns_ + limits_.remember_closed_ns, index, connection.generation});
+}
+
+void Tracker::fill_row(Connection& connection) {
+    if (connection.client_side == kUnknownSide) find_client(connection);
+    ConnectionColumns& out = recorder_.connections;
+    const auto row = static_cast<std::size_t>(connection.row);
+    const unsigned client = connection.client_side, server = client ^ 1u;
+    const Stream& to_server = connection.stream[client];
+    const Stream& to_client = connection.stream[server];
+    out.client_addr[row] = addresses_.index(connection.address(client));
+    out.server_addr[row] = addresses_.index(connection.address(server));
+    out.client_port[row] = connection.port(client);
+    out.server_port[row] = connection.port(server);
+    out.tap_point[row] = connection.key.tap_point;
+    out.first_ns[row] = connection.first_ns;
+    out.last_ns[row] = connection.last_ns;
+    out.syn_ns[row] = connection.syn_ns;
+    out.established_ns[row] = connection.established_ns;
+    out.closed_ns[row] = connection.closed_ns;
+    out.close_how[row] = static_cast<std::uint8_t>(connection.close_how);
+    out.midstream[row] = !connection.syn_seen && !connection.syn_ack_seen;
+    out.syn_retransmits[row] = connection.syn_retransmits;
+    out.retransmits_to_server[row] = to_server.retransmits;
+    out.retransmits_to_client[row] = to_client.retransmits;
+    out.duplicates[row] = connection.duplicates;
+    out.bytes_to_server[row] = to_server.seen;
+    out.bytes_to_client[row] = to_client.seen;
+    out.missing_to_server[row] = to_server.missing;
+    out.missing_to_client[row] = to_client.missing;
+    const auto unparsed = [&](Direction d) -> std::uint64_t {
+        if (!connection.conversation) return 0;
+        const MessageSide& side = connection.conversation->exchange().at(d);
+        return side.outside - side.missing_outside;
+    };
+    out.unparsed_to_server[row] = unparsed(Direction::to_server);
+    out.unparsed_to_client[row] = unparsed(Direction::to_client);
+    out.protocol[row] = static_cast<std::uint8_t>(
+        connection.conversation ? connection.conversation->exchange().protocol : Protocol::unknown);
+}
+
+void Tracker::finish() {
+    for (std::uint32_t index = 0; index < pool_used_; ++index) {
+        Connection& connection = at(index);
+        if (connection.row >= 0 && !connection.finished) finish_connection(index);
+    }
+}
+
+}  // namespace tapscope

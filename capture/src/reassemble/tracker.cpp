@@ -1,0 +1,352 @@
+#include "reassemble/tracker.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tapscope {
+
+Tracker::Tracker(Recorder& recorder, const Limits& limits, std::unordered_map<std::uint16_t, Protocol> port_map)
+    : recorder_(recorder), limits_(limits), port_map_(std::move(port_map)), recent_(limits.copy_within_ns) {}
+
+void Tracker::segment(const Segment& s) {
+    ++packets_;
+    now_ns_ = std::max(now_ns_, s.time_ns);
+    if (packets_ >= next_due_packet_ || now_ns_ >= next_due_ns_) [[unlikely]]
+        look_at_due();
+    const std::uint32_t index = look_up(s);
+    if (index == FlowTable::kNone) [[unlikely]]
+        return slow_path(index, s);
+    Connection& connection = at(index);
+    using namespace tcp_flag;
+    if (connection.plain && (s.flags & (syn | fin | rst | ack)) == ack && s.missing == 0) [[likely]] {
+        Stream& mine = connection.stream[s.side];
+        Stream& peer = connection.stream[s.side ^ 1];
+        const std::int32_t ahead = peer.from_next(s.ack);
+        if (s.seq == mine.base_seq + static_cast<std::uint32_t>(mine.next) && ahead <= 0) [[likely]] {
+            connection.last_ns = std::max(connection.last_ns, s.time_ns);
+            const std::uint64_t acked = peer.next - static_cast<std::uint64_t>(-static_cast<std::int64_t>(ahead));
+            if (acked > peer.acked && acked <= peer.next) peer.acked = acked;
+            if (s.captured == 0) return;
+            recent_.remember(index, s);
+            if (!connection.conversation) open_conversation(connection);
+            mine.next += s.captured;
+            mine.seen += s.captured;
+            connection.conversation->bytes(connection.direction(s.side), {s.payload, s.captured}, s.time_ns, acked);
+            return;
+        }
+    }
+    slow_path(index, s);
+}
+
+std::uint32_t Tracker::look_up(const Segment& s) noexcept {
+    return table_.find(s.hash, [&](std::uint32_t index) { return at(index).key == s.key; });
+}
+
+std::uint32_t Tracker::create(const Segment& s, unsigned client_side) {
+    if (table_.size() >= limits_.connections) evict_idlest();
+    std::uint32_t index;
+    if (free_.empty()) {
+        index = pool_used_++;
+        if (index / kChunk == pool_.size()) pool_.push_back(std::make_unique<std::array<Connection, kChunk>>());
+    } else {
+        index = free_.back();
+        free_.pop_back();
+    }
+    Connection& connection = at(index);
+    const std::uint32_t generation = connection.generation;
+    connection = Connection{};
+    connection.generation = generation;
+    connection.key = s.key;
+    connection.hash = s.hash;
+    connection.client_side = static_cast<std::uint8_t>(client_side);
+    connection.first_packet = packets_;
+    connection.first_ns = connection.last_ns = s.time_ns;
+    connection.row = static_cast<std::int32_t>(recorder_.connections.append());
+    table_.insert(s.hash, index);
+    return index;
+}
+
+void Tracker::release(std::uint32_t index) {
+    Connection& connection = at(index);
+    table_.erase(connection.hash, index);
+    ++connection.generation;
+    free_.push_back(index);
+}
+
+// Approximates "the idlest": the idlest of 64 connections in rotation.
+void Tracker::evict_idlest() {
+    std::uint32_t idlest = FlowTable::kNone;
+    for (int i = 0, looked = 0; looked < 64 && i < 4096; ++i) {
+        clock_hand_ = clock_hand_ + 1 < pool_used_ ? clock_hand_ + 1 : 0;
+        const Connection& candidate = at(clock_hand_);
+        if (candidate.row < 0) continue;
+        ++looked;
+        if (idlest == FlowTable::kNone || candidate.last_ns < at(idlest).last_ns) idlest = clock_hand_;
+    }
+    if (idlest == FlowTable::kNone) return;
+    Connection& victim = at(idlest);
+    if (!victim.finished) {
+        recorder_.counters.add("reassembly.evicted", 1, Unit::connections);
+        victim.close_how = CloseHow::evicted;
+        finish_connection(idlest);
+    }
+    victim.row = -1;
+    release(idlest);
+}
+
+void Tracker::slow_path(std::uint32_t index, const Segment& s) {
+    using namespace tcp_flag;
+    if (index != FlowTable::kNone && at(index).finished && !(s.flags & syn)) {
+        recorder_.counters.add("tcp.after_close", 1, Unit::packets);
+        if (s.length() > 0) recorder_.counters.add("tcp.bytes_after_close", s.length(), Unit::bytes);
+        return;
+    }
+    if (s.flags & syn) {
+        if (s.flags & rst) return recorder_.counters.add("tcp.syn_and_rst", 1, Unit::packets);
+        index = on_syn(index, s);
+        if (index == FlowTable::kNone) return;
+    } else if (index == FlowTable::kNone) {
+        if (without_connection(s)) return;
+        index = create(s, kUnknownSide);
+    }
+    Connection& connection = at(index);
+    connection.last_ns = std::max(connection.last_ns, s.time_ns);
+    Stream& mine = connection.stream[s.side];
+    Stream& peer = connection.stream[s.side ^ 1];
+    mine.packets += mine.packets < UINT32_MAX;
+    mine.absent = false;
+    if (!mine.based) mine.base_provisionally(s.seq);
+    if (s.flags & ack) note_ack(peer, s.ack);
+    if (s.flags & rst) {
+        on_reset(connection, s);
+    } else {
+        if (connection.syn_ack_seen && connection.established_ns < 0 && s.side == connection.client_side &&
+            !(s.flags & syn))
+            connection.established_ns = s.time_ns;
+        if (s.length() > 0)
+            payload(connection, index, s);
+        else if (mine.anchored && mine.next > 0 && mine.from_next(s.seq) == -1 && !(s.flags & (syn | fin)))
+            recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
+        if (s.flags & fin) {
+            const std::int64_t end = static_cast<std::int64_t>(mine.next) + mine.from_next(s.seq) + s.length() +
+                                     ((s.flags & syn) ? 1 : 0);
+            if (!mine.fin_seen && end >= 0) {
+                mine.fin_seen = true;
+                mine.fin_at = static_cast<std::uint64_t>(end);
+                mine.fin_ns = s.time_ns;
+                mine.fin_ack = s.ack;
+                if (connection.closed_ns < 0) connection.closed_ns = s.time_ns;
+                if (connection.close_how == CloseHow::open) connection.close_how = CloseHow::fin;
+            }
+        }
+    }
+    drain(connection);
+    settle(connection, index);
+}
+
+void Tracker::note_ack(Stream& acknowledged, std::uint32_t ack) {
+    if (!acknowledged.anchored) {
+        if (!acknowledged.first_ack_known || static_cast<std::int32_t>(ack - acknowledged.first_ack) < 0)
+            acknowledged.first_ack = ack;
+        acknowledged.first_ack_known = true;
+        if (!acknowledged.based) return;
+    }
+    const std::int64_t ahead = acknowledged.from_next(ack);
+    if (ahead > std::int64_t{1} << 30) return recorder_.counters.add("tcp.ack_out_of_range", 1, Unit::packets);
+    const std::int64_t offset = static_cast<std::int64_t>(acknowledged.next) + ahead;
+    if (offset <= static_cast<std::int64_t>(acknowledged.acked)) return;
+    acknowledged.acked = static_cast<std::uint64_t>(offset);
+    if (acknowledged.fin_seen) acknowledged.acked = std::min(acknowledged.acked, acknowledged.fin_at);
+    if (acknowledged.acked > acknowledged.next && acknowledged.stuck_ack <= acknowledged.next) {
+        acknowledged.stuck_ack = acknowledged.acked;
+        acknowledged.stuck_packet = packets_;
+    }
+}
+
+void Tracker::payload(Connection& connection, std::uint32_t index, const Segment& s) {
+    Stream& mine = connection.stream[s.side];
+    // Data in a SYN (RFC 7413) begins one number after it.
+    const std::uint32_t seq = s.seq + ((s.flags & tcp_flag::syn) ? 1 : 0);
+    const std::int64_t begin = static_cast<std::int64_t>(mine.next) + mine.from_next(seq);
+    const std::int64_t end = begin + s.length();
+    const auto next = static_cast<std::int64_t>(mine.next);
+    if (mine.anchored && end <= next)
+        return old_bytes(connection, index, s, static_cast<std::uint64_t>(std::max<std::int64_t>(begin, 0)),
+                         static_cast<std::uint64_t>(std::max<std::int64_t>(end, 0)));
+    if (begin < 0) return recorder_.counters.add("tcp.before_stream_start", 1, Unit::packets);
+    if (begin - next > std::int64_t{1} << 30) return recorder_.counters.add("tcp.seq_out_of_range", 1, Unit::packets);
+    if (mine.ended || (mine.fin_seen && static_cast<std::uint64_t>(begin) >= mine.fin_at))
+        return recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
+    Segment fresh = s;
+    std::uint64_t offset = static_cast<std::uint64_t>(begin);
+    if (mine.anchored && begin < next) {
+        const auto old = static_cast<std::uint32_t>(next - begin);
+        old_bytes(connection, index, s, offset, mine.next);
+        offset = mine.next;
+        const std::uint32_t cut = std::min(old, fresh.captured);
+        fresh.payload += cut;
+        fresh.captured -= cut;
+        fresh.missing -= old - cut;
+    }
+    if (!mine.held) mine.held = std::make_unique<HeldSegments>();
+    const std::uint64_t before = mine.held->bytes();
+    const auto added = mine.held->add(offset, fresh, packets_);
+    held_bytes_ += mine.held->bytes() - before;
+    if (added.overlap > 0)
+        old_bytes(connection, index, s, offset, offset + fresh.length());
+    if (added.bytes > 0) {
+        if (added.overlap > 0) recorder_.counters.add("tcp.overlap", added.overlap, Unit::bytes);
+        recent_.remember(index, s);
+        if (offset > mine.next && mine.anchored) recorder_.counters.add("tcp.out_of_order", 1, Unit::packets);
+    }
+}
+
+// Bytes that are already there: a copy made by the mirror, a keep-alive probe, or a retransmission.
+void Tracker::old_bytes(Connection& connection, std::uint32_t index, const Segment& s, std::uint64_t begin,
+                        std::uint64_t end) {
+    Stream& mine = connection.stream[s.side];
+    if (recent_.is_copy(index, s)) {
+        ++connection.duplicates;
+        return recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
+    }
+    if (s.length() == 1 && mine.anchored && end == mine.next)
+        return recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
+    ++mine.retransmits;
+    recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
+    recent_.remember(index, s);
+    if (mine.held) mine.held->retransmitted(begin, end);
+    if (connection.conversation)
+        connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next));
+}
+
+void Tracker::open_conversation(Connection& connection) {
+    if (connection.client_side == kUnknownSide) find_client(connection);
+    const unsigned client = connection.client_side;
+    Protocol fixed = Protocol::unknown;
+    if (!port_map_.empty()) {
+        for (const unsigned side : {client ^ 1u, client}) {
+            const auto found = port_map_.find(connection.port(side));
+            if (found != port_map_.end() && fixed == Protocol::unknown) fixed = found->second;
+        }
+    }
+    connection.conversation = std::make_unique<Conversation>(recorder_, connection.row, fixed);
+    Exchange& exchange = connection.conversation->exchange();
+    for (const unsigned side : {0u, 1u})
+        exchange.at(connection.direction(side)).base_seq = connection.stream[side].base_seq;
+    const std::string endpoint = address_text(connection.address(client)) + ":" + std::to_string(connection.port(client));
+    exchange.endpoint_hash = siphash13(recorder_.key(), as_bytes(endpoint));
+    exchange.endpoint_known = true;
+}
+
+void Tracker::deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing, std::int64_t time_ns,
+                      std::uint32_t ack, bool has_ack) {
+    if (!connection.conversation) open_conversation(connection);
+    Stream& mine = connection.stream[side];
+    const Stream& peer = connection.stream[side ^ 1];
+    const std::int64_t acked = static_cast<std::int64_t>(peer.next) + (has_ack ? peer.from_next(ack) : 0);
+    mine.next += bytes.size();
+    mine.seen += bytes.size();
+    if (!bytes.empty())
+        connection.conversation->bytes(connection.direction(side), bytes, time_ns,
+                                       static_cast<std::uint64_t>(std::max<std::int64_t>(acked, 0)));
+    if (missing > 0) this->missing(connection, side, mine.next + missing, "missing.cut_by_snaplen");
+}
+
+bool Tracker::waits_for_peer(const Stream& peer, std::uint32_t ack, bool has_ack) const noexcept {
+    if (!has_ack || !peer.based) return false;
+    const std::int32_t ahead = peer.from_next(ack);
+    if (ahead <= 0 || ahead > 1 << 30) return false;
+    // A FIN takes one number.
+    return !(ahead == 1 && (peer.fin_inferred || (peer.fin_seen && peer.fin_at == peer.next)));
+}
+
+void Tracker::deliver_front(Connection& connection, unsigned side) {
+    Stream& mine = connection.stream[side];
+    const HeldSegment held = mine.held->take_front();
+    held_bytes_ -= held.captured;
+    if (mine.ended) return recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
+    deliver(connection, side, {held.data.get(), held.captured}, held.missing, held.time_ns, held.ack, held.has_ack);
+    if (held.retransmitted)
+        connection.conversation->retransmitted(connection.direction(side), held.offset, held.end());
+}
+
+// Delivers everything that may be delivered; of two sides that both may, the older packet first.
+void Tracker::drain(Connection& connection) {
+    while (true) {
+        unsigned best = 2;
+        for (const unsigned side : {0u, 1u}) {
+            Stream& mine = connection.stream[side];
+            if (!mine.anchored || !mine.has_held() || mine.held->front().offset != mine.next) continue;
+            const HeldSegment& front = mine.held->front();
+            const Stream& peer = connection.stream[side ^ 1];
+            if (!peer.anchored && front.has_ack) continue;
+            if (waits_for_peer(peer, front.ack, front.has_ack)) continue;
+            if (best == 2 || front.order < connection.stream[best].held->front().order) best = side;
+        }
+        if (best == 2) break;
+        deliver_front(connection, best);
+    }
+    for (const unsigned side : {0u, 1u}) {
+        Stream& mine = connection.stream[side];
+        const Stream& peer = connection.stream[side ^ 1];
+        if (mine.fin_seen && !mine.ended && mine.anchored && mine.next >= mine.fin_at &&
+            !waits_for_peer(peer, mine.fin_ack, peer.anchored))
+            end_stream(connection, side, mine.fin_ns, false);
+    }
+}
+
+void Tracker::end_stream(Connection& connection, unsigned side, std::int64_t time_ns, bool aborted) {
+    Stream& mine = connection.stream[side];
+    if (mine.ended) return;
+    mine.ended = true;
+    if (connection.conversation) connection.conversation->end(connection.direction(side), time_ns, aborted);
+}
+
+// After a segment on the slow path: may the fast path take over, is there something to look at later?
+void Tracker::settle(Connection& connection, std::uint32_t index) {
+    const Stream& a = connection.stream[0];
+    const Stream& b = connection.stream[1];
+    connection.plain = a.anchored && b.anchored && !a.has_held() && !b.has_held() && !a.fin_seen && !b.fin_seen &&
+                       !connection.reset && a.packets > 0 && b.packets > 0 &&
+                       (!connection.syn_ack_seen || connection.established_ns >= 0);
+    if (!connection.closing && ((a.ended && b.ended) || connection.reset)) {
+        connection.closing = true;
+        connection.closing_packet = packets_;
+    }
+    if (connection.closing || waiting(connection)) queue(connection, index);
+    for (Stream& stream : connection.stream)
+        if (stream.held && (stream.held->bytes() > limits_.held_bytes_of_stream ||
+                            stream.held->size() > limits_.held_segments_of_stream)) {
+            recorder_.counters.add("reassembly.stream_bound");
+            give_up_waiting(connection);
+        }
+    if (held_bytes_ > limits_.held_bytes) relieve_memory();
+}
+
+std::string address_text(const Address& address) {
+    char text[INET6_ADDRSTRLEN] = "";
+    if (address.is_ipv4()) {
+        const std::uint32_t network = htonl(static_cast<std::uint32_t>(address.low));
+        inet_ntop(AF_INET, &network, text, sizeof text);
+    } else {
+        const std::uint64_t network[2] = {__builtin_bswap64(address.high), __builtin_bswap64(address.low)};
+        inet_ntop(AF_INET6, network, text, sizeof text);
+    }
+    return text;
+}
+
+std::int32_t AddressList::index(const Address& address) {
+    const auto [at, fresh] = indices_.try_emplace(address, static_cast<std::int32_t>(addresses_.size()));
+    if (fresh) addresses_.push_back(address);
+    return at->second;
+}
+
+std::vector<std::string> AddressList::texts() const {
+    std::vector<std::string> out;
+    for (const Address& address : addresses_) out.push_back(address_text(address));
+    return out;
+}
+
+}  // namespace tapscope

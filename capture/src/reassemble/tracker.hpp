@@ -1,0 +1,138 @@
+// Follows every TCP connection: handshakes, ordered bytes of both sides, losses, ends; bytes go to Conversation.
+//
+// Order: bytes of one side are delivered only after the bytes of the other side that they acknowledge (delivered or
+// declared missing), so that a response is never parsed before its request. A hole is declared missing when the peer
+// acknowledged beyond it and `reorder_packets` packets came after; so packets displaced by fewer places than that
+// lose nothing. The start of a connection whose SYN was not seen waits as long.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "decode/segment.hpp"
+#include "reassemble/connection.hpp"
+#include "reassemble/flow_table.hpp"
+#include "reassemble/recent_segments.hpp"
+#include "record.hpp"
+
+namespace tapscope {
+
+struct Limits {
+    std::uint32_t reorder_packets = 256;               // captured packets that a hole waits for its bytes
+    std::int64_t reorder_ns = INT64_MAX;               // or this long (live captures set it)
+    std::int64_t unacknowledged_ns = 30'000'000'000;   // a hole that nobody acknowledges, at most
+    std::int64_t copy_within_ns = 5'000'000;           // mirror copies come within; far below any RTO (RFC 6298: 1 s)
+    std::size_t held_bytes = 32 * 1024 * 1024;         // payload that waits, all connections together
+    std::size_t held_bytes_of_stream = 8 * 1024 * 1024;
+    std::size_t held_segments_of_stream = 16 * 1024;
+    std::size_t connections = 1'000'000;               // tracked at once; beyond it the idlest are dropped
+    std::int64_t remember_closed_ns = 3'000'000'000;   // a closed connection's late packets are recognised
+    std::size_t remember_closed = 16 * 1024;
+};
+
+class AddressList {
+public:
+    std::int32_t index(const Address& address);
+    std::vector<std::string> texts() const;
+
+private:
+    struct Hash {
+        std::size_t operator()(const Address& address) const noexcept { return mix64(address.high, address.low); }
+    };
+    std::unordered_map<Address, std::int32_t, Hash> indices_;
+    std::vector<Address> addresses_;
+};
+
+std::string address_text(const Address& address);
+
+class Tracker {
+public:
+    Tracker(Recorder& recorder, const Limits& limits, std::unordered_map<std::uint16_t, Protocol> port_map);
+
+    void prefetch(const Segment& segment) const noexcept { table_.prefetch(segment.hash); }
+    void segment(const Segment& segment);
+    // A packet that is no TCP segment passed: it counts where packets are counted.
+    void other_packet() noexcept { ++packets_; }
+    // Time went by without packets (live captures).
+    void tick(std::int64_t now_ns);
+    // The end of the input: everything that waits is delivered, everything open is ended.
+    void finish();
+
+    AddressList& addresses() noexcept { return addresses_; }
+    std::uint64_t connections_open() const noexcept { return table_.size(); }
+
+private:
+    struct Due {
+        std::uint64_t packet;
+        std::int64_t time_ns;
+        std::uint32_t index, generation;
+    };
+    static constexpr std::size_t kChunk = 256;
+    static constexpr std::size_t kMaxListeners = 64 * 1024;
+
+    Connection& at(std::uint32_t index) noexcept { return (*pool_[index / kChunk])[index % kChunk]; }
+    std::uint32_t look_up(const Segment& segment) noexcept;
+    std::uint32_t create(const Segment& segment, unsigned client_side);
+    void release(std::uint32_t index);
+    void evict_idlest();
+
+    // handshake.cpp: segments that open or break a connection
+    std::uint32_t on_syn(std::uint32_t index, const Segment& segment);
+    void on_reset(Connection& connection, const Segment& segment);
+    bool without_connection(const Segment& segment);
+    void find_client(Connection& connection);
+    void resolve_start(Connection& connection);
+
+    // tracker.cpp: ordered delivery
+    void slow_path(std::uint32_t index, const Segment& segment);
+    void payload(Connection& connection, std::uint32_t index, const Segment& segment);
+    void old_bytes(Connection& connection, std::uint32_t index, const Segment& segment, std::uint64_t begin,
+                   std::uint64_t end);
+    void note_ack(Stream& acknowledged, std::uint32_t ack);
+    void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing, std::int64_t time_ns,
+                 std::uint32_t ack, bool has_ack);
+    void open_conversation(Connection& connection);
+    bool waits_for_peer(const Stream& peer, std::uint32_t ack, bool has_ack) const noexcept;
+    void drain(Connection& connection);
+    void deliver_front(Connection& connection, unsigned side);
+    void end_stream(Connection& connection, unsigned side, std::int64_t time_ns, bool aborted);
+    void settle(Connection& connection, std::uint32_t index);
+
+    // loss.cpp: what is declared missing, and when
+    void look_at_due();
+    void look_at(std::uint32_t index);
+    bool declare_missing(Connection& connection, unsigned side, bool force);
+    void missing(Connection& connection, unsigned side, std::uint64_t end, const char* why);
+    void give_up_waiting(Connection& connection);
+    bool waiting(const Connection& connection) const noexcept;
+    void finish_connection(std::uint32_t index);
+    void fill_row(Connection& connection);
+    void relieve_memory();
+    void queue(Connection& connection, std::uint32_t index);
+
+    Recorder& recorder_;
+    Limits limits_;
+    std::unordered_map<std::uint16_t, Protocol> port_map_;
+    AddressList addresses_;
+    FlowTable table_;
+    std::vector<std::unique_ptr<std::array<Connection, kChunk>>> pool_;
+    std::vector<std::uint32_t> free_;
+    std::uint32_t pool_used_ = 0;
+    RecentSegments recent_;
+    std::deque<Due> due_;       // connections to look at, in order of time
+    std::deque<Due> forget_;    // finished connections that are still recognised
+    std::unordered_map<std::uint64_t, std::uint32_t> listeners_;  // address and port: connections accepted there
+    std::uint64_t packets_ = 0;
+    std::uint64_t next_due_packet_ = UINT64_MAX;
+    std::int64_t next_due_ns_ = INT64_MAX;
+    std::int64_t now_ns_ = 0;   // time of the newest packet
+    std::uint64_t held_bytes_ = 0;
+    std::uint32_t clock_hand_ = 0;
+};
+
+}  // namespace tapscope
