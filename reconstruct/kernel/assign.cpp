@@ -35,8 +35,8 @@ class Matcher {
     Matcher(const Problem& problem, const Options& options, const std::atomic<bool>& stop)
         : problem_(problem), options_(options), stop_(stop), candidates_(find_candidates(problem)),
           idle_(idle_connections(problem.children)),
-          affinity_(learn_content(problem, candidates_, options.content_rounds)),
-          model_(problem, candidates_, affinity_, idle_), split_(problem, candidates_, model_),
+          content_(problem, candidates_), model_(problem, candidates_, content_.learn(options.content_rounds), idle_),
+          split_(problem, candidates_, model_),
           chains_(problem, candidates_) {}
 
     Assignment run() {
@@ -86,6 +86,7 @@ class Matcher {
     }
 
     void reestimate() {
+        content_.relearn(chains_.parent_of());
         model_.estimate(chains_.parent_of());
         chains_.forget();
     }
@@ -236,7 +237,7 @@ class Matcher {
     const std::atomic<bool>& stop_;
     Candidates candidates_;
     std::vector<float> idle_;
-    Affinity affinity_;
+    Content content_;
     Model model_;
     PairSplit split_;
     Chains chains_;

@@ -3,10 +3,13 @@
 // Each token of a child is taken to be a copy of one of the parent's slots, or drawn from the background of its own
 // slot. With weights w_r per copy rule r = (parent class, parent slot, child class, child slot) and background p(v),
 //     P(v | parent) = sum_r w_r [v = value of r in the parent] + (1 - sum_r w_r) p(v)
-// so a match counts for log(w/p(v)) and a mismatch against by log(1 - w): both are learned by EM over the candidate
-// parents, together with the class affinity W[a][k] (how often a request of class a causes a call of class k).
+// so a match counts for log(w/p(v)) and a mismatch against by log(1 - w). The weights are first learned by EM over all
+// candidate parents, together with the class affinity W[a][k] (how often a request of class a causes a call of class
+// k). That EM looks at each call alone, and so overrates a rule that holds for the first of several like calls: their
+// mismatches look like somebody else's. Later they are learned again from assignments of whole chains.
 #pragma once
 
+#include <unordered_map>
 #include <vector>
 
 #include "problem.hpp"
@@ -17,11 +20,49 @@ struct Affinity {
     std::int32_t n_parent = 0, n_child = 0;
     std::vector<double> weight;                 // expected children of class k per parent of class a, row-major
     double operator()(std::int32_t a, std::int32_t k) const noexcept {
-        return weight[static_cast<std::size_t>(a) * n_child + k];
+        return weight[static_cast<std::size_t>(a) * static_cast<std::size_t>(n_child) + static_cast<std::size_t>(k)];
     }
 };
 
-// Fills candidates.content and returns the class affinity. Candidates whose weight is hopeless are removed.
-Affinity learn_content(const Problem& problem, Candidates& candidates, int rounds);
+class Content {
+ public:
+    // Keeps references: both must outlive it. `candidates.content` is written by both learners.
+    Content(const Problem& problem, Candidates& candidates);
+
+    // EM over all candidates; removes candidates whose weight is hopeless.
+    Affinity learn(int rounds);
+
+    // Copy rules of an assignment (parent of each child, or kNone).
+    void relearn(const std::vector<std::int32_t>& parent_of);
+
+ private:
+    struct Rule {
+        double weight = 0;                      // w_r, as P(copied | both slots present)
+        double hits = 0;                        // expected, of the running estimate
+        std::int32_t opportunity = kNone;       // index of (parent class, child class, child slot)
+    };
+
+    void learn_background();
+    void find_rules();
+    void step();
+    double score(std::int32_t p, std::size_t c) const;
+    void count(std::int32_t p, std::size_t c, double responsibility);
+    void reweigh(double most);
+    void score_all();
+    void drop_hopeless();
+    template <class F>
+    void for_matches(std::int32_t p, std::size_t c, F&& f) const;
+    std::int32_t opportunity(std::int32_t a, std::int32_t k, std::uint32_t child_slot) const;
+    const Rule* rule(std::int32_t p, std::int64_t parent_token, std::size_t c, std::int64_t child_token) const;
+
+    const Problem& problem_;
+    Candidates& candidates_;
+    Affinity affinity_;
+    std::vector<double> parents_of_class_;
+    std::vector<float> background_;             // p(v) of each child token
+    std::unordered_map<std::uint64_t, std::int32_t> rule_of_, opportunity_of_;
+    std::vector<Rule> rules_;
+    std::vector<double> copied_, chances_;      // per opportunity: sum of w_r; expected pairs
+};
 
 }  // namespace tapscope::match
