@@ -1,1 +1,1 @@
-"""The `tapscope` command: arguments only; every sub-command calls one library function."""
+"""The `tapscope` command: arguments, tables and messages; the work is done by the stages below."""

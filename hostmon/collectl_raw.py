@@ -19,7 +19,7 @@ from tapscope.hostmon.samples import HostLog, stamp_ns
 from tapscope.store.errors import TapscopeError
 
 STAMP = re.compile(r">>> (\d+(?:\.\d+)?) <<<")
-HEADER = re.compile(r"(\w+):\s+(\S+)")
+HEADER = re.compile(r"(\w+):[ \t]+(\S*[^\s:])(?=\s|$)")
 STAT_SINGLES = {"ctxt", "processes", "procs_running", "procs_blocked"}
 VMSTAT = re.compile(r"[a-z][a-z0-9_]*$")
 

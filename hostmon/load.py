@@ -49,9 +49,10 @@ def load_host_files(
     """Read every host log below `paths` into dynamic tables of the run; loading a file again replaces its
     tables.
 
-    Returns one record per loaded file: path, host, format, tables (names in the run file), samples, first_ns,
-    last_ns, warnings. In a folder, files that no reader knows are counted (`host.unknown_file`) and left out;
-    a file that the user named and that cannot be read is a TapscopeError. `host` overrides the host's name.
+    Returns one record per loaded file: path, host, format, tables (names in the run file), samples, rows,
+    first_ns, last_ns, warnings. In a folder, files that no reader knows are counted (`host.unknown_file`) and
+    left out; a file that the user named and that cannot be read is a TapscopeError. `host` overrides the
+    host's name.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     counters: Counter[str] = Counter()
@@ -185,4 +186,4 @@ def _store(run: RunFile, path: Path, log: HostLog, host: str) -> dict[str, Any]:
         names.append(
             run.write_dynamic(f"{table.kind}_{host}", table.columns, table.units, described, table.originals)
         )
-    return source | {"tables": names, "samples": int(sum(np.size(end) for end in ends))}
+    return source | {"tables": names, "rows": int(sum(np.size(end) for end in ends))}

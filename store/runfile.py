@@ -331,14 +331,36 @@ class RunFile:
     def query(self, query: str, params: Sequence[Any] = ()) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """Column names and a stream of rows of a query. It cannot change the file."""
         with schema.explained(self.path):
+            return self._query(query, params)
+
+    def _query(self, query: str, params: Sequence[Any] = ()) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+        if self.write:
+            self._connection.execute("PRAGMA query_only = ON")
+        try:
+            cursor = self._connection.execute(query, params)
+        finally:
             if self.write:
-                self._connection.execute("PRAGMA query_only = ON")
-            try:
-                cursor = self._connection.execute(query, params)
-            finally:
-                if self.write:
-                    self._connection.execute("PRAGMA query_only = OFF")
+                self._connection.execute("PRAGMA query_only = OFF")
         return [column[0] for column in cursor.description or ()], iter(cursor)
+
+    def user_query(self, query: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+        """The same for a query that a person wrote: its mistakes are that person's to mend, with SQLite's
+        words."""
+        try:
+            names, rows = self._query(query)
+        except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
+            changing = "readonly" in str(error)
+            raise TapscopeError(
+                "a query cannot change the run" if changing else f"this query cannot be run: {error}",
+                path=self.path,
+                remedy="Tables and views: SELECT name, type FROM sqlite_schema WHERE name NOT LIKE 'host_%'.",
+                exit_code=ExitCode.USAGE,
+            ) from error
+        if not names:
+            raise TapscopeError(
+                "this is not a query", path=self.path, remedy="Write a SELECT.", exit_code=ExitCode.USAGE
+            )
+        return names, rows
 
 
 def _storable(column: NDArray[Any]) -> NDArray[Any]:

@@ -138,7 +138,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
 
 
 def check(name: str, table: Mapping[str, NDArray[np.generic]]) -> None:
-    """Raise ValueError, naming the column, unless `table` has the columns, dtypes and one length of TABLES[name]."""
+    """Raise ValueError, naming the column, unless `table` has the columns, dtypes and one length of
+    TABLES[name]."""
     length: int | None = None
     for column in TABLES[name]:
         if column.name not in table:
@@ -149,7 +150,9 @@ def check(name: str, table: Mapping[str, NDArray[np.generic]]) -> None:
         if length is None:
             length = len(values)
         elif len(values) != length:
-            raise ValueError(f"table {name}: column {column.name} has {len(values)} rows, others have {length}")
+            raise ValueError(
+                f"table {name}: column {column.name} has {len(values)} rows, others have {length}"
+            )
 
 
 def empty(name: str) -> Table:

@@ -1,0 +1,1 @@
+"""One file per sub-command: its arguments, and the one function it calls."""

@@ -1,0 +1,36 @@
+"""`tapscope load-hosts`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tapscope.cli.options import JSON, RUN
+
+
+@click.command(name="load-hosts", short_help="Add host monitors' logs to a run.")
+@RUN
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--host", metavar="NAME", help="Host of these files, when neither folder nor file tells.")
+@JSON
+def load_hosts(run_path: Path, paths: tuple[Path, ...], host: str | None, as_json: bool) -> None:
+    """Load Collectl raw and plot files (also .gz) and cgroup_cpu.csv files into a run.
+
+    PATH is a file or a folder. Of a folder hosts/NAME/... the host is NAME; else the file's header says it.
+    Loading a file again replaces what was loaded from it.
+    """
+    from tapscope.cli import show
+    from tapscope.cli.output import note, print_json
+    from tapscope.hostmon.load import load_host_files
+    from tapscope.store.runfile import RunFile
+
+    with RunFile.open(run_path, write=True) as run:
+        loaded = load_host_files(run, list(paths), host)
+    if as_json:
+        print_json(loaded)
+    else:
+        show.loaded_hosts(loaded)
+    for source in loaded:
+        for warning in source["warnings"]:
+            note(f"tapscope: {source['path']}: {warning}.")

@@ -1,0 +1,93 @@
+"""`tapscope trace`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tapscope.cli.options import JSON, Duration, PortMap
+from tapscope.cli.output import note, print_json, progress_bar
+from tapscope.store.codes import EvidenceMode
+
+
+@click.command(short_help="Packets to traces and queue lengths, into one run file.")
+@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    "output",
+    metavar="RUN.db",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Run file to write (SQLite).",
+)
+@click.option(
+    "--evidence",
+    type=click.Choice(["all", "noids", "timing"]),
+    default="all",
+    show_default=True,
+    help="What the matcher may use: all content; noids: no values that look like propagated request ids "
+    "(UUID, long hex or base64); timing: times, connections and classes only.",
+)
+@click.option(
+    "--min-probability",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Links less sure than this are stored as unknown.",
+)
+@click.option(
+    "--window", type=Duration(), default="50ms", show_default=True, help="Width of the load windows."
+)
+@click.option(
+    "--port-map",
+    type=PortMap(),
+    default="",
+    metavar="PORT=PROTOCOL,...",
+    help="Protocol of ports that are not recognised: http, ajp or mysql.",
+)
+@click.option(
+    "--keep-text", is_flag=True, help="Keep statement and route texts unmasked (they may hold private data)."
+)
+@click.option("--keep-evidence", is_flag=True, help="Store the salted hashes that the matcher used, too.")
+@click.option("--force", is_flag=True, help="Replace the run file if it exists.")
+@JSON
+def trace(
+    inputs: tuple[Path, ...],
+    output: Path,
+    evidence: str,
+    min_probability: float,
+    window: int,
+    port_map: dict[int, str],
+    keep_text: bool,
+    keep_evidence: bool,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Rebuild calls, traces and queue lengths from packets alone.
+
+    INPUT is a capture file (pcap or pcapng, also compressed), several of them (merged in time order), or a
+    run directory: then the captures in it are read, the host logs in its hosts/ are loaded, and its
+    manifest.json describes the run. Event logs are not touched; compare with them by `tapscope validate`.
+
+    Prints a table of the nodes found and what the tap lost. Exit status 3: done, but too much is missing or
+    not understood.
+    """
+    from tapscope.cli import pipeline, show, summary
+    from tapscope.store.runfile import RunFile
+
+    options = pipeline.TraceOptions(
+        EvidenceMode[evidence.upper()], min_probability, window, port_map, keep_text, keep_evidence
+    )
+    with progress_bar() as progress:
+        path = pipeline.trace(inputs, output, options, force=force, progress=progress)
+    with RunFile.open(path) as run:
+        record = summary.summary(run)
+    if as_json:
+        print_json(record)
+    else:
+        show.summary(record)
+    for problem in record["problems"]:
+        note(f"tapscope: {problem}.")
+    return summary.exit_code(record)

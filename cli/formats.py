@@ -1,0 +1,312 @@
+"""docs/formats.md, made from the column contracts, the schema of the run file, the enumerations and the
+exports.
+
+A table, view or column without a meaning here or in the contract makes `formats_md` fail, so that none can be
+added without a word about it.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from enum import IntEnum, IntFlag
+
+from tapscope.cli.manual import EXIT_MEANING
+from tapscope.report.export import EXPORTS
+from tapscope.store import codes, schema
+from tapscope.store.runfile import SQL_NAME
+from tapscope.store.tables import TABLES
+
+TABLE_MEANING = {
+    "meta": "the run's description, one JSON value per key",
+    "code": "names of the small integers in other tables",
+    "source": "every input that was loaded",
+    "counter": "everything that was counted, by name: oddities, losses, edge cases",
+    "address": "IP addresses; id = what `*_addr` columns of connection and node hold",
+    "class": "kinds of request; id = class_id",
+    "connection": "one TCP connection",
+    "message": "one application message",
+    "evidence": "content tokens of messages (stored with --keep-evidence only)",
+    "call": "one request with its response",
+    "node": "one server process group that is called as one, or a pure client",
+    "link": "a call and the call on whose behalf it was made",
+    "trace": "one transaction: a root call and everything done for it",
+    "trace_call": "which transaction a call belongs to",
+    "load": "one node in one window",
+    "host_table": "one table made from a host log",
+    "host_column": "one column of such a table",
+    "event_call": "one call as a server's own log (event monitor) tells it",
+    "event_load": "one tier in one window: by its event monitor, and by the tap beside it",
+    "agreement": "results of `tapscope validate`, one figure per row",
+}
+VIEW_MEANING = {
+    "v_connection": "connections with texts",
+    "v_message": "messages with addresses and texts",
+    "v_call": "calls with addresses, texts and node names",
+    "v_link": "one row per call: both ends of its link",
+    "v_trace": "transactions with their root call",
+    "v_node": "nodes with addresses",
+    "v_load": "loads with node names",
+    "v_loss": "what the tap lost or could not parse, per listener",
+}
+COLUMN_MEANING = {
+    "meta.key": ("", "name"),
+    "meta.value": ("JSON", "value"),
+    "code.kind": ("", "enumeration: protocol, message_kind, call_flag, ..."),
+    "code.value": ("", "the integer"),
+    "code.name": ("", "its name"),
+    "source.path": ("", "file"),
+    "source.kind": ("", "capture, host or events"),
+    "source.format": ("", "format that was recognised"),
+    "source.bytes": ("bytes", "size of the file"),
+    "source.first_ns": ("ns", "first time in it"),
+    "source.last_ns": ("ns", "last time in it"),
+    "source.detail": ("JSON", "what else is known: packets, drops, link type, host, interval, warnings, ..."),
+    "counter.name": ("", "what was counted, stage first"),
+    "counter.value": ("", "how many"),
+    "counter.unit": ("", "of what"),
+    "address.text": ("", "IPv4 or IPv6 address"),
+    "class.protocol": ("", "Protocol"),
+    "class.text": ("", "route template or statement fingerprint, values masked"),
+    "node.name": ("", "address, or address:port where several nodes share one"),
+    "host_table.name": ("", "name of the table: host_KIND_HOST"),
+    "host_table.host": ("", "host"),
+    "host_table.kind": ("", "kind of record: collectl_cpu, cgroup_cpu, ..."),
+    "host_table.source": ("", "row of source"),
+    "host_column.host_table": ("", "row of host_table"),
+    "host_column.name": ("", "name of the column"),
+    "host_column.unit": ("", "its unit; '' where the log does not tell"),
+    "host_column.type": ("", "INTEGER, REAL or TEXT"),
+    "host_column.original": ("", "the log's own name of it; '' for a derived column"),
+    "event_call.tier": ("", "tier whose log it is"),
+    "event_call.host": ("", "host of the log"),
+    "event_call.request_id": ("", "request ID that reaches every tier; '' none"),
+    "event_call.ordinal": ("", "n-th call with this ID in this tier; -1 not counted"),
+    "event_call.class": ("", "kind of request as the log names it"),
+    "event_call.arrive_ns": ("ns", "upstream arrival, by the log's clock"),
+    "event_call.downstream_send_ns": ("ns", "first sending to the next tier; -1 none"),
+    "event_call.downstream_receive_ns": ("ns", "last receiving from the next tier; -1 none"),
+    "event_call.depart_ns": ("ns", "upstream departure; -1 not logged"),
+    "event_call.status": ("", "status or error code; -1 none"),
+    "event_call.detail": ("", "file and line"),
+    "event_load.tier": ("", "tier"),
+    "event_load.window_ns": ("ns", "start of the window"),
+    "event_load.width_ns": ("ns", "width of the window"),
+    "event_load.load": ("calls", "time-weighted mean queue length by the log"),
+    "event_load.max": ("calls", "highest queue length by the log"),
+    "event_load.arrivals": ("calls", "arrivals by the log"),
+    "event_load.completions": ("calls", "departures by the log"),
+    "event_load.tap_node": ("", "row of node that the tier is; -1 unknown"),
+    "event_load.tap_load": ("calls", "the tap's mean, of calls that the log can have too"),
+    "event_load.tap_max": ("calls", "the tap's highest queue length of such calls"),
+    "event_load.tap_arrivals": ("calls", "the tap's arrivals of such calls"),
+    "event_load.tap_completions": ("calls", "the tap's departures of such calls"),
+    "event_load.left_out": ("", "why the window was not compared; '' compared"),
+    "agreement.tier": ("", "tier"),
+    "agreement.subject": ("", "what was compared: concurrent, started, ..."),
+    "agreement.measure": ("", "name of the figure"),
+    "agreement.value": ("", "its value; NULL where it does not exist"),
+    "agreement.low": ("", "lower limit"),
+    "agreement.high": ("", "upper limit"),
+    "agreement.unit": ("", "unit of value, low and high"),
+    "agreement.detail": ("", "words"),
+}
+"""(unit, meaning) of columns that are no contract columns."""
+
+VIEW_COLUMN = {
+    "ts_ns": ("ns", "first byte of the request"),
+    "src": ("", "address of the requester"),
+    "sport": ("", "TCP port of the requester"),
+    "dst": ("", "address of the listener"),
+    "dport": ("", "TCP port of the listener"),
+    "tcp_seq": ("", "raw TCP sequence number of the first byte"),
+    "class": ("", "route template or statement fingerprint"),
+    "flags": ("", "names of the flags, joined by \\|"),
+    "protocol": ("", "name of the protocol"),
+    "response_time_ns": ("ns", "departure - arrival; -1 not answered"),
+    "client_name": ("", "name of the node that calls"),
+    "server_name": ("", "name of the node that is called"),
+    "server_addr": ("", "address of the listener"),
+    "client_addr": ("", "address of the side that opened"),
+    "addr": ("", "address"),
+    "direction": ("", "name of the direction"),
+    "kind": ("", "name of the kind"),
+    "close_how": ("", "how the connection ended"),
+    "entry": ("", "node that the transaction entered by"),
+    "node": ("", "name of the node"),
+    "window_start_ns": ("ns", "start of the window"),
+    "connections": ("", "TCP connections"),
+    "midstream": ("", "of them, those whose handshake was not seen (in v_connection: 1 = so)"),
+    "bytes": ("bytes", "stream bytes seen"),
+    "missing_bytes": ("bytes", "stream bytes that the tap never saw"),
+    "unparsed_bytes": ("bytes", "stream bytes seen that are in no message"),
+    "retransmits": ("packets", "retransmitted segments, both ways"),
+    "syn_retransmits": ("packets", "SYNs after the first"),
+    "child": ("", "row of call"),
+    "parent": ("", "row of call; NULL when root or unknown"),
+    "status": ("", "HTTP status, MySQL error code (0 = OK); -1 none"),
+    "id": ("", "row number"),
+}
+EXPORT_COLUMN = {
+    "complete": ("", "1 = no call of it is incomplete, unanswered or possibly missing, else 0"),
+    "probability": ("", "of the edge; of a transaction: that every edge is right"),
+}
+
+INTRO = """# Formats
+
+Generated from the program by `python -m tapscope.cli.manual docs`; a test fails when the two differ.
+
+All times are int64 nanoseconds since the Unix epoch, UTC, by the clock of the tap (`*_ns`; host logs and
+event monitors: by their own clock). -1 in such a column means: not observed. Sizes are bytes. Words are used
+as [architecture.md](architecture.md) uses them.
+
+## Run directory
+
+What `tapscope testbed run` leaves and `tapscope trace DIR` takes. Only the capture is needed.
+
+| path | content |
+| --- | --- |
+| `capture/*.pcap[ng]`, also packed, also directly in the folder | packets; recognised by their first bytes,
+merged in time order | | `hosts/HOST/...` | Collectl raw and plot files (also `.gz`), `cgroup_cpu.csv`: loaded
+as host HOST | | `manifest.json` | one JSON object that describes the run; `hosts` maps host names to
+addresses, which joins host logs with nodes | | `events/...` | logs of the servers; read by `tapscope
+validate` only | | `truth/calls.csv.gz` | true transactions of the requests; read by `tapscope validate` only
+|
+
+`cgroup_cpu.csv` has a header line `time_ns_begin,time_ns_end,usage_ns,user_ns,system_ns` and one line per
+sample: times before and after the reading, then CPU time that only grows.
+"""
+
+RUN_FILE = """## Run file
+
+One SQLite file (3.37 or later: tables are STRICT), `application_id` 0x54415053 ("TAPS"), `user_version` =
+number of the last migration. While it is written it is in WAL mode; each table is written in a transaction of
+its own, so that after an interruption what was stored is there: `meta` key `complete` is then `false` and
+`stage` names the last stage done. Integers that are called by a name, such as Protocol, are listed under
+[Codes](#codes) and in the table `code`. 64-bit hashes are stored with their bits as signed integers.
+"""
+
+
+def formats_md() -> str:
+    """The text of docs/formats.md."""
+    connection = sqlite3.connect(":memory:")
+    for _, _, text in schema.migrations():
+        connection.executescript(text)
+    out = [INTRO, RUN_FILE]
+    contract = {sql: name for name, sql in SQL_NAME.items()}
+    for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"):
+        out.append(
+            f"### {table}\n\nOne row is {TABLE_MEANING[table]}.\n"
+            if table in contract
+            else f"### {table}\n\n{TABLE_MEANING[table].capitalize()}.\n"
+        )
+        rows = [
+            (name, type_, *_column(contract.get(table), table, name))
+            for _, name, type_, *_ in connection.execute(f"PRAGMA table_info({table})")
+        ]
+        out.append(_markdown(("column", "type", "unit", "meaning"), rows))
+    out.append("## Views\n")
+    for view, columns in views(connection).items():
+        out.append(f"### {view}\n\n{VIEW_MEANING[view].capitalize()}.\n")
+        out.append(_markdown(("column", "unit", "meaning"), [(c, *_view_column(view, c)) for c in columns]))
+    out.append(_host_tables())
+    out.append(_codes())
+    out.append(_exports())
+    out.append("## Exit status\n")
+    out.append(
+        _markdown(("status", "meaning"), [(str(int(c)), meaning) for c, meaning in EXIT_MEANING.items()])
+    )
+    return "\n".join(out).rstrip("\n") + "\n"
+
+
+def views(connection: sqlite3.Connection) -> dict[str, list[str]]:
+    """Columns of every view."""
+    names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY rowid").fetchall()
+    return {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for (name,) in names}
+
+
+def _column(contract: str | None, table: str, name: str) -> tuple[str, str]:
+    if contract is not None:
+        for column in TABLES[contract]:
+            if column.name == name:
+                return column.unit, column.meaning
+    if name == "id":
+        return "", "row number, from 0"
+    return COLUMN_MEANING[f"{table}.{name}"]
+
+
+def _view_column(view: str, name: str) -> tuple[str, str]:
+    prefix, _, rest = name.partition("_")
+    if view == "v_link" and prefix in ("child", "parent") and rest in VIEW_COLUMN:
+        unit, meaning = VIEW_COLUMN[rest]
+        return unit, f"{prefix}: {meaning}" + ("; NULL when root or unknown" if prefix == "parent" else "")
+    if view == "v_link" and name == "kind":
+        return "", "root, linked or unknown"
+    if name in VIEW_COLUMN:
+        return VIEW_COLUMN[name]
+    contracts = ("connections", "messages", "calls", "nodes", "links", "traces", "loads")
+    for contract in contracts:
+        for column in TABLES[contract]:
+            if column.name == name:
+                return column.unit, column.meaning
+    return COLUMN_MEANING[f"{view.removeprefix('v_')}.{name}"]
+
+
+def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines += ["| " + " | ".join(cell.replace(" | ", " \\| ") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _host_tables() -> str:
+    return """## Tables of host logs
+
+Made from the log's own header when it is loaded, one per file and kind of record; `host_table` and
+`host_column` list them. Every one has `begin_ns` and `end_ns`: a sample covers the time from the one before
+it (-1: unknown) until it was taken itself, by the host's clock. Raw counters are kept; columns with an empty
+`original` were derived from them.
+
+| kind | from | derived columns |
+| --- | --- | --- |
+| `collectl_cpu`, `collectl_cpu_core` | Collectl raw, whole machine and per core | `user_pct`, `nice_pct`,
+`sys_pct`, `wait_pct`, `irq_pct`, `soft_pct`, `steal_pct`, `idle_pct`, `busy_pct` (all but idle and waiting) |
+| `collectl_disk` | Collectl raw, per disk | `reads_per_s`, `writes_per_s`, `read_kib_per_s`,
+`written_kib_per_s`, `busy_pct`, `queue_mean`, `wait_ms` | | `collectl_net` | Collectl raw, per interface |
+`rx_bytes_per_s`, `tx_bytes_per_s` and so on | | `collectl_memory` | Collectl raw, /proc/meminfo | | |
+`collectl_vmstat` | Collectl raw, /proc/vmstat | `NAME_per_s` of counters | | `collectl_stat` | Collectl raw,
+/proc/stat and /proc/loadavg | `ctxt_per_s`, `intr_per_s`, `processes_per_s` | | `collectl_tcp` | Collectl
+raw, /proc/net/snmp | `NAME_per_s` of counters | | `collectl_process` | Collectl raw, per process (name only:
+arguments are not kept) | `user_pct`, `sys_pct` (of one core), `rss_bytes`, `read_bytes_per_s`,
+`write_bytes_per_s` | | `collectl_plot`, `collectl_plot_*` | Collectl plot files; columns as in the file | | |
+`cgroup_cpu` | `cgroup_cpu.csv` | `busy_pct`, `user_pct`, `sys_pct` (of one core) |
+"""
+
+
+def _codes() -> str:
+    out = ["## Codes\n"]
+    for name, enum in [*schema.CODE_KINDS.items(), *schema.FLAG_KINDS.items()]:
+        members: list[IntEnum | IntFlag] = [m for m in enum if int(m) or not issubclass(enum, IntFlag)]
+        listed = ", ".join(f"{int(m)} {str(m.name).lower()}" for m in members)
+        title = re.sub(r"(?<!^)(?=[A-Z])", " ", enum.__name__)
+        out.append(
+            f"**{title}** (`code.kind` = `{name}`){' bits' if issubclass(enum, IntFlag) else ''}: {listed}.\n"
+        )
+    out.append(
+        f"`evidence.kind` is a Token Kind, plus {codes.ID_LIKE} where the value looks like a propagated id.\n"
+    )
+    return "\n".join(out)
+
+
+def _exports() -> str:
+    out = [
+        "## Exports\n\n`tapscope export RUN.db --table TABLE --format csv|jsonl`. CSV: UTF-8, a header line, "
+        "comma, quotes where needed, line ends with LF, missing values empty. JSON lines: one object per "
+        "line, missing values null. Columns stand in this order; new ones are added at the end only.\n"
+    ]
+    for table, (view, columns) in EXPORTS.items():
+        out.append(f"### export {table}\n")
+        if table == "links":
+            out.append("One row per call, root calls included. `src` is the requester.\n")
+        rows = [(c, *(EXPORT_COLUMN.get(c) or _view_column(view, c))) for c in columns]
+        out.append(_markdown(("column", "unit", "meaning"), rows))
+    return "\n".join(out)

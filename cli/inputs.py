@@ -1,0 +1,103 @@
+"""Which files a `trace` reads: capture files as given, and of a run directory its captures, host logs and
+manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tapscope.store.errors import TapscopeError
+
+NOT_CAPTURES = {"hosts", "events", "truth", "users", "logs"}
+"""Folders of a run directory in which no capture is looked for."""
+
+MAGICS = (
+    b"\xa1\xb2\xc3\xd4",
+    b"\xd4\xc3\xb2\xa1",
+    b"\xa1\xb2\x3c\x4d",
+    b"\x4d\x3c\xb2\xa1",  # pcap, us and ns
+    b"\xa1\xb2\xcd\x34",
+    b"\x34\xcd\xb2\xa1",  # pcap, Kuznetzov
+    b"\x0a\x0d\x0d\x0a",  # pcapng
+)
+PACKED = (
+    b"\x1f\x8b",
+    b"\x28\xb5\x2f\xfd",
+    b"\xfd7zXZ",
+    b"BZh",
+    b"\x04\x22\x4d\x18",
+)  # gzip, zstd, xz, bzip2, lz4
+
+
+@dataclass
+class Inputs:
+    """What one `trace` reads."""
+
+    captures: list[Path] = field(default_factory=list)
+    host_folders: list[Path] = field(default_factory=list)
+    manifest: dict[str, Any] = field(default_factory=dict)
+    manifest_path: Path | None = None
+
+
+def find_inputs(given: Sequence[str | Path]) -> Inputs:
+    """Expand run directories. Files are taken as they are: the capture engine judges them."""
+    found = Inputs()
+    for path in map(Path, given):
+        if not path.exists():
+            raise TapscopeError("no such file or folder", path=path, remedy="Check the path.")
+        if path.is_file() or path.is_fifo():
+            found.captures.append(path)
+            continue
+        captures = captures_below(path)
+        if not captures:
+            raise TapscopeError(
+                "there is no capture file in this folder",
+                path=path,
+                remedy="A run directory holds .pcap or .pcapng files (also packed), hosts/, manifest.json.",
+            )
+        found.captures.extend(captures)
+        if (path / "hosts").is_dir():
+            found.host_folders.append(path / "hosts")
+        if (path / "manifest.json").is_file():
+            found.manifest_path = path / "manifest.json"
+            found.manifest = read_manifest(found.manifest_path)
+    return found
+
+
+def captures_below(folder: Path) -> list[Path]:
+    """Capture files in a folder and below it, by their first bytes, in order of name."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not NOT_CAPTURES & set(path.relative_to(folder).parts[:-1]) and is_capture(path)
+    )
+
+
+def is_capture(path: Path) -> bool:
+    """Does the file begin like a capture, or is it a packed one by its name?"""
+    try:
+        with path.open("rb") as file:
+            head = file.read(6)
+    except OSError:
+        return False
+    if head.startswith(MAGICS):
+        return True
+    return head.startswith(PACKED) and any(word in path.name.lower() for word in (".pcap", ".cap"))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a run directory; TapscopeError names the place where it is no JSON object."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TapscopeError(f"cannot be read: {error}", path=path, remedy="Repair or remove it.") from error
+    except json.JSONDecodeError as error:
+        raise TapscopeError(
+            f"this is no JSON: {error.msg}", path=path, offset=error.pos, remedy="Repair or remove it."
+        ) from error
+    if not isinstance(manifest, dict):
+        raise TapscopeError("this is no JSON object", path=path, offset=0, remedy="Repair or remove it.")
+    return manifest

@@ -1,0 +1,49 @@
+"""Options and argument types that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tapscope.cli.output import parse_duration_ns
+from tapscope.store.errors import TapscopeError
+
+RUN = click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+class Duration(click.ParamType):
+    """A length of time with its unit; int ns."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration_ns(value)
+        except TapscopeError as error:
+            self.fail(str(error), param, ctx)
+
+
+class PortMap(click.ParamType):
+    """PORT=PROTOCOL, several with commas; dict of port to protocol name."""
+
+    name = "port=protocol"
+    protocols = ("http", "ajp", "mysql")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[int, str]:
+        if isinstance(value, dict):
+            return value
+        ports: dict[int, str] = {}
+        for pair in filter(None, value.split(",")):
+            port, _, protocol = pair.partition("=")
+            if not port.strip().isdigit() or not 0 < int(port) < 65536:
+                self.fail(f"{port!r} is no TCP port; write for example 8009=ajp.", param, ctx)
+            if protocol.strip().lower() not in self.protocols:
+                known = ", ".join(self.protocols)
+                self.fail(f"{protocol!r} is no protocol that tapscope reads ({known}).", param, ctx)
+            ports[int(port)] = protocol.strip().lower()
+        return ports

@@ -1,0 +1,140 @@
+"""Tables, JSON and progress of the command line. Results go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from tapscope.store.errors import TapscopeError
+
+PLAIN_WIDTH = 240  # columns of a table that is not shown on a terminal
+Progress = Callable[[str, int, int], None]
+"""progress(what, done, total), called a few times a second at most."""
+
+
+def printable(text: str) -> str:
+    """Text from the network without control characters, which a terminal might obey."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table; numbers to the right. A column named `... ms` and the like says its unit."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    listed = [list(row) for row in rows]
+    table = Table(
+        title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False
+    )
+    for i, name in enumerate(columns):
+        numeric = any(isinstance(row[i], (int, float, np.number)) for row in listed)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*(cell(value) for value in row))
+    # Class texts may look like markup: none is interpreted.
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    console = Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=width)
+    console.print(table)
+    console.print()
+
+
+def cell(value: Any) -> str:
+    """A value as a table shows it."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, float | np.floating):
+        size = abs(float(value))
+        return f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.3g}"
+    return printable(str(value))
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document; NaN becomes null."""
+    json.dump(plain(value), sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def plain(value: Any) -> Any:
+    """The value with plain Python types, as JSON knows them."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return [plain(item) for item in value.tolist()]
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, bytes):
+        return value.hex()
+    return value
+
+
+def print_records(title: str, records: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Print records of the same keys, as a table or as JSON."""
+    if as_json:
+        print_json(records)
+    elif records:
+        print_table(title, list(records[0]), [list(record.values()) for record in records])
+    else:
+        print(f"{title}: none" if title else "nothing found")
+
+
+def utc(at_ns: int) -> str:
+    """A time as text, UTC, milliseconds; '-' when it was not observed."""
+    if at_ns < 0:
+        return "-"
+    seconds, rest = divmod(at_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest // 1_000_000:03d}"
+
+
+def note(text: str) -> None:
+    """A line for the user that is no result."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress | None]:
+    """A bar on stderr, or None where nobody looks at it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    layout = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with RichProgress(*layout, console=Console(stderr=True), transient=True) as bars:
+        known: dict[str, Any] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in known:
+                known[what] = bars.add_task(what, total=total or None)
+            bars.update(known[what], completed=done, total=total or None)
+
+        yield show
+
+
+def parse_duration_ns(text: str) -> int:
+    """Nanoseconds of "50ms", "1s", "250us", "2min"; TapscopeError otherwise."""
+    units = {"min": 60_000_000_000, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+    for unit, factor in units.items():
+        if text.endswith(unit):
+            try:
+                value = float(text[: -len(unit)]) * factor
+            except ValueError:
+                break
+            if math.isfinite(value) and value >= 1:
+                return round(value)
+    raise TapscopeError(f"{text!r} is no length of time", remedy="Write it like 50ms, 1s or 250us.")

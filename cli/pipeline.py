@@ -1,0 +1,162 @@
+"""The main job as one call: captures to messages, calls, links, traces and loads, all into one run file.
+
+Each table is stored as soon as it is made, each in a transaction of its own: after Ctrl-C or on a full disk
+the run file holds the stages that were done, and `meta` says `complete: false` with the last stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapscope import __version__
+from tapscope.cli.inputs import find_inputs
+from tapscope.cli.output import Progress
+from tapscope.store.codes import CloseHow, EvidenceMode
+from tapscope.store.runfile import RunFile
+from tapscope.store.tables import Table
+
+if TYPE_CHECKING:
+    from tapscope.capture import CaptureTables
+    from tapscope.reconstruct.run import Reconstruction
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """How a capture is traced; stored with the run."""
+
+    evidence: EvidenceMode = EvidenceMode.ALL
+    min_probability: float = 0.0
+    window_ns: int = 50_000_000
+    port_map: dict[int, str] = field(default_factory=dict)
+    keep_text: bool = False
+    keep_evidence: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """Plain values for the run's description."""
+        return {
+            "evidence": self.evidence.name.lower(),
+            "min_probability": self.min_probability,
+            "window_ns": self.window_ns,
+            "port_map": {str(port): protocol for port, protocol in self.port_map.items()},
+            "keep_text": self.keep_text,
+            "keep_evidence": self.keep_evidence,
+        }
+
+
+def trace(
+    inputs: Sequence[str | Path],
+    out: str | Path,
+    options: TraceOptions | None = None,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Path:
+    """Trace capture files or a run directory into a new run file at `out` and return its path.
+
+    Raises TapscopeError for unusable input or output. Host logs of a run directory are loaded too; its event
+    logs and truth are not touched (they are for `validate`).
+    """
+    options = options or TraceOptions()
+    found = find_inputs(inputs)
+    from tapscope import capture
+
+    with RunFile.create(out, force=force) as run:
+        started = time.monotonic()
+        seconds: dict[str, float] = {}
+
+        def done(stage: str) -> None:
+            nonlocal started
+            now = time.monotonic()
+            seconds[stage], started = round(now - started, 3), now
+            run.set_meta("stage", stage)
+
+        run.set_meta("tapscope_version", __version__)
+        run.set_meta("options", options.record())
+        run.set_meta("inputs", [str(path) for path in inputs])
+        if found.manifest_path is not None:
+            run.set_meta("manifest", found.manifest)
+        captured = capture.read_files(
+            [str(path) for path in found.captures],
+            keep_text=options.keep_text,
+            port_map=port_codes(options.port_map),
+            progress=_told(progress, "reading packets"),
+        )
+        done("read")
+        store_capture(run, captured, keep_evidence=options.keep_evidence)
+        done("store")
+        reconstruct(run, captured, options, progress)
+        done("reconstruct")
+        for folder in found.host_folders:
+            from tapscope.hostmon.load import load_host_files
+
+            load_host_files(run, folder)
+        done("hosts")
+        run.set_meta("seconds", seconds)
+        run.set_meta("complete", True)
+    return Path(out)
+
+
+def port_codes(port_map: dict[int, str]) -> dict[int, int]:
+    """Protocol codes for the capture engine."""
+    from tapscope.store.codes import Protocol
+
+    return {port: int(Protocol[name.upper()]) for port, name in port_map.items()}
+
+
+def _told(progress: Progress | None, what: str) -> Any:
+    if progress is None:
+        return None
+    return lambda done, total: progress(what, done, total)
+
+
+def store_capture(run: RunFile, captured: CaptureTables, *, keep_evidence: bool = False) -> None:
+    """Store what the capture engine saw. Evidence tokens (salted hashes) only on demand: they are many."""
+    run.write_sources([{"kind": "capture"} | dict(source) for source in captured.sources])
+    run.write_counters(captured.counters)
+    run.write_addresses(captured.addresses)
+    run.write_classes(captured.classes)
+    run.write_table("connections", captured.connections)
+    run.write_table("messages", captured.messages)
+    if keep_evidence:
+        run.write_table("evidence", captured.evidence)
+
+
+def reconstruct(
+    run: RunFile, captured: CaptureTables, options: TraceOptions, progress: Progress | None = None
+) -> Reconstruction:
+    """Rebuild calls, links, traces and loads from captured messages and store them."""
+    from tapscope.analyze.load import loads, stays
+    from tapscope.reconstruct import run as reconstruction
+
+    made = reconstruction.trace(
+        captured,
+        options.evidence,
+        min_probability=options.min_probability,
+        progress=_told(progress, "matching calls"),
+    )
+    run.write_table("nodes", made.nodes)
+    run.write_node_names(made.node_names)
+    run.write_table("calls", made.calls)
+    ends = connection_ends(captured.connections)
+    run.write_counters(stays(made.calls, ends).counters)
+    run.write_table("loads", loads(made.calls, made.nodes, options.window_ns, connection_end_ns=ends))
+    run.write_table("links", made.links)
+    run.write_table("traces", made.traces)
+    run.write_table("trace_calls", made.trace_calls)
+    run.set_meta("edges", [list(map(int, edge)) for edge in made.edges])
+    run.set_meta("quality", made.quality())
+    run.write_counters([(name, int(value), "") for name, value in made.counters.items()])
+    return made
+
+
+def connection_ends(connections: Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """When each connection ended for sure, ns; -1 where it was still open when the capture ended."""
+    gone = np.isin(connections["close_how"], (CloseHow.REUSED, CloseHow.EVICTED))
+    last = np.where(gone, connections["last_ns"], -1)
+    return np.where(connections["closed_ns"] >= 0, connections["closed_ns"], last).astype(np.int64)

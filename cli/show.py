@@ -1,0 +1,223 @@
+"""How records look as tables: column titles with units, in the order a reader wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tapscope.cli.output import print_table, utc
+
+NODE_COLUMNS = {
+    "node": "node",
+    "protocol": "protocol",
+    "calls": "calls",
+    "mean_queue": "mean queue",
+    "max_queue": "max queue",
+    "mean_response_ms": "mean response ms",
+    "unanswered": "unanswered",
+    "linked_pct": "linked %",
+    "mean_probability": "mean probability",
+}
+LOSS_COLUMNS = {
+    "server_addr": "listener",
+    "server_port": "port",
+    "protocol": "protocol",
+    "connections": "connections",
+    "midstream": "midstream",
+    "bytes": "bytes",
+    "missing_bytes": "missing",
+    "unparsed_bytes": "unparsed",
+    "retransmits": "retransmitted",
+    "syn_retransmits": "SYN again",
+    "duplicates": "duplicates",
+}
+
+
+def records(title: str, listed: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
+    """Print records with these columns (key -> title)."""
+    if listed:
+        print_table(title, list(columns.values()), [[record[key] for key in columns] for record in listed])
+    else:
+        print(f"{title}: none")
+
+
+def nodes(listed: Sequence[Mapping[str, Any]]) -> None:
+    """The nodes of a run."""
+    records("Nodes", listed, NODE_COLUMNS)
+
+
+def summary(record: Mapping[str, Any]) -> None:
+    """The end of `trace`: nodes, traces, losses, where the data lies."""
+    from tapscope.cli.summary import loss_line
+
+    nodes(record["nodes"])
+    hosts = ", ".join(record["hosts"]) or "none"
+    print(f"{record['calls']} calls in {record['traces']} traces; host logs of: {hosts}")
+    print(loss_line(record["loss"]))
+    if not record["complete"]:
+        print("This run is not complete: it was interrupted or ran out of disk.")
+    print(
+        f"Stored in {record['run']} ({record['bytes_on_disk'] / 1e6:.1f} MB). "
+        f"Next: tapscope report {record['run']} -o report.html"
+    )
+
+
+def stats(record: Mapping[str, Any]) -> None:
+    """The whole of `stats`."""
+    from tapscope.cli.summary import loss_line
+
+    print_table(
+        "Inputs",
+        ("file", "kind", "format", "bytes", "packets", "first (UTC)", "last (UTC)"),
+        [
+            (
+                s["path"],
+                s["kind"],
+                s["format"],
+                s["bytes"],
+                s.get("packets"),
+                utc(s["first_ns"]),
+                utc(s["last_ns"]),
+            )
+            for s in record["sources"]
+        ],
+    )
+    nodes(record["nodes"])
+    records("Lost or not understood, per listener", record["listeners"], LOSS_COLUMNS)
+    if record["counters"]:
+        print_table("Counters", ("name", "value", "unit"), [list(c.values()) for c in record["counters"]])
+    print(loss_line(record["loss"]))
+    for problem in record["problems"]:
+        print(f"Quality: {problem}.")
+    if not record["complete"]:
+        print(f"This run is not complete; the last stage done was: {record['stage']}.")
+
+
+def queues(listed: Sequence[Mapping[str, Any]]) -> None:
+    """One line per node."""
+    columns = {
+        "node": "node",
+        "mean": "mean queue",
+        "p95": "p95",
+        "p99": "p99",
+        "highest": "highest window",
+        "at": "at (UTC)",
+        "max": "max",
+        "completions": "completed",
+        "completions_per_s": "per s",
+        "mean_response_ms": "mean response ms",
+        "max_response_ms": "longest ms",
+    }
+    width = f" ({listed[0]['width_ms']:g} ms windows)" if listed else ""
+    records(f"Queues{width}", [r | {"at": utc(r["highest_ns"])} for r in map(dict, listed)], columns)
+
+
+def series(listed: Sequence[Mapping[str, Any]]) -> None:
+    """One line per window."""
+    columns = {
+        "node": "node",
+        "at": "window (UTC)",
+        "load": "queue",
+        "max": "max",
+        "arrivals": "arrived",
+        "completions": "completed",
+        "mean_ms": "mean response ms",
+        "max_ms": "longest ms",
+    }
+    rows = [
+        r
+        | {
+            "at": utc(r["window_start_ns"]),
+            "mean_ms": _ms(r["pit_mean_ns"]),
+            "max_ms": _ms(r["pit_max_ns"]),
+        }
+        for r in map(dict, listed)
+    ]
+    records("Windows", rows, columns)
+
+
+def traces(listed: Sequence[Mapping[str, Any]]) -> None:
+    """One line per transaction."""
+    columns = {
+        "id": "id",
+        "at": "begin (UTC)",
+        "ms": "response ms",
+        "calls": "calls",
+        "complete": "complete",
+        "probability": "probability",
+        "status": "status",
+        "client": "client",
+        "class": "class",
+    }
+    rows = [
+        r
+        | {
+            "at": utc(r["begin_ns"]),
+            "ms": _ms(r["response_time_ns"]),
+            "complete": bool(r["complete"]),
+            "client": f"{r['src']}:{r['sport']}",
+        }
+        for r in map(dict, listed)
+    ]
+    records("Transactions", rows, columns)
+
+
+def tree(listed: Sequence[Mapping[str, Any]]) -> None:
+    """One line per call, indented by depth."""
+    columns = {
+        "offset": "offset ms",
+        "ms": "response ms",
+        "inside": "in node ms",
+        "node": "node",
+        "sure": "probability",
+        "what": "call",
+    }
+    rows = [
+        r
+        | {
+            "offset": r["offset_ns"] / 1e6,
+            "ms": _ms(r["response_time_ns"]),
+            "inside": _ms(r["intra_node_ns"]),
+            "sure": r["probability"],
+            "what": "  " * r["depth"] + f"{r['protocol']} {r['class']}",
+        }
+        for r in map(dict, listed)
+    ]
+    records("Calls", rows, columns)
+
+
+def _ms(value: float | None) -> float | None:
+    return None if value is None or value < 0 else value / 1e6
+
+
+def loaded_hosts(listed: Sequence[Mapping[str, Any]]) -> None:
+    """Host logs that were loaded."""
+    columns = {
+        "host": "host",
+        "format": "format",
+        "samples": "samples",
+        "rows": "rows",
+        "first": "first (UTC)",
+        "last": "last (UTC)",
+        "made": "tables",
+        "path": "file",
+    }
+    rows = [
+        r | {"first": utc(r["first_ns"]), "last": utc(r["last_ns"]), "made": len(r["tables"])}
+        for r in map(dict, listed)
+    ]
+    records("Host logs", rows, columns)
+
+
+def validation(
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]],
+    verdict: str,
+    failures: Sequence[str],
+    undecided: Sequence[str],
+) -> None:
+    """Tables of a validation and its verdict with the reasons."""
+    for title, head, rows in tables:
+        print_table(title, head, rows)
+    print(f"Validation {verdict}.")
+    for reason in (*failures, *undecided):
+        print(f"  {reason}")

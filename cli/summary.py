@@ -1,0 +1,166 @@
+"""What `trace` and `stats` say about a run: nodes with their queues, what the tap lost, and whether that is
+too much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapscope.store.codes import CallFlag, LinkKind, Protocol
+from tapscope.store.errors import ExitCode
+from tapscope.store.runfile import RunFile
+
+MISSING_LIMIT = 0.01
+"""Share of stream bytes that the tap never saw above which the input's quality is called low."""
+
+UNPARSED_LIMIT = 0.05
+"""Share of seen stream bytes that are in no message above which the input's quality is called low."""
+
+
+def node_summary(run: RunFile) -> list[dict[str, Any]]:
+    """One record per called node: calls, queue length, response time, and how well its calls are linked."""
+    nodes = run.read_table("nodes")
+    names = run.node_names()
+    calls = run.read_table("calls", ["server_node", "protocol", "arrive_ns", "depart_ns"])
+    links = run.read_table("links", ["child", "kind", "probability"])
+    loads = run.read_table("loads", ["node", "width_ns", "load", "max"])
+    known = np.zeros(len(calls["arrive_ns"]), dtype=np.bool_)
+    probability = np.full(len(known), np.nan)
+    chosen = links["kind"] != LinkKind.UNKNOWN
+    known[links["child"][chosen]] = True
+    probability[links["child"][chosen]] = links["probability"][chosen]
+    answered = calls["depart_ns"] >= 0
+    stay_ms = (calls["depart_ns"] - calls["arrive_ns"]) / 1e6
+    records = []
+    for node in np.unique(calls["server_node"]):
+        here = calls["server_node"] == node
+        at = loads["node"] == node
+        certain = probability[here & known]
+        records.append(
+            {
+                "node": names[node],
+                "protocol": Protocol(int(nodes["protocol"][node])).name.lower(),
+                "depth": int(nodes["depth"][node]),
+                "calls": int(here.sum()),
+                "mean_queue": _mean(loads["load"][at]),
+                "max_queue": int(loads["max"][at].max(initial=0)),
+                "mean_response_ms": _mean(stay_ms[here & answered]),
+                "unanswered": int((here & ~answered).sum()),
+                "linked_pct": 100.0 * float(known[here].mean()),
+                "mean_probability": _mean(certain),
+            }
+        )
+    return sorted(records, key=lambda record: (record["depth"], record["node"]))
+
+
+def _mean(values: np.ndarray[Any, Any]) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def loss_summary(run: RunFile) -> dict[str, Any]:
+    """What the tap lost or did not understand, in total."""
+    totals = run.sql(
+        "SELECT count(*), coalesce(sum(connections), 0), coalesce(sum(midstream), 0), "
+        "coalesce(sum(bytes), 0), "
+        "coalesce(sum(missing_bytes), 0), coalesce(sum(unparsed_bytes), 0), coalesce(sum(retransmits), 0), "
+        "coalesce(sum(syn_retransmits), 0), coalesce(sum(duplicates), 0) FROM v_loss"
+    )[0]
+    names = (
+        "listeners",
+        "connections",
+        "midstream",
+        "bytes",
+        "missing_bytes",
+        "unparsed_bytes",
+        "retransmits",
+        "syn_retransmits",
+        "duplicates",
+    )
+    record: dict[str, Any] = dict(zip(names, map(int, totals), strict=True))
+    captures = [s for s in run.sources() if s["kind"] == "capture"]
+    record["packets"] = sum(int(s.get("packets", 0)) for s in captures)
+    record["cut_packets"] = sum(int(s.get("truncated_packets", 0)) for s in captures)
+    record["dropped_packets"] = sum(int(s.get("drops") or 0) for s in captures)
+    record["messages"] = run.count("messages")
+    for name, flag in (("unanswered_calls", CallFlag.UNANSWERED), ("lost_responses", CallFlag.LOST_RESPONSE)):
+        record[name] = int(run.sql("SELECT count(*) FROM call WHERE flags & ?", (int(flag),))[0][0])
+    seen = record["bytes"]
+    record["missing_share"] = record["missing_bytes"] / (seen + record["missing_bytes"]) if seen else 0.0
+    record["unparsed_share"] = record["unparsed_bytes"] / seen if seen else 0.0
+    return record
+
+
+def loss_line(loss: dict[str, Any]) -> str:
+    """The loss summary in one line."""
+    drops = f"{loss['dropped_packets']} dropped by the recorder" if loss["packets"] else "drops unknown"
+    return (
+        f"{loss['packets']} packets, {drops}; {loss['bytes']} stream bytes: "
+        f"{100 * loss['missing_share']:.3g} % missing, {100 * loss['unparsed_share']:.3g} % unparsed; "
+        f"{loss['duplicates']} duplicates, {loss['retransmits']} retransmissions; "
+        f"{loss['unanswered_calls']} calls unanswered, {loss['lost_responses']} responses lost"
+    )
+
+
+def quality_problems(loss: dict[str, Any], calls: int) -> list[str]:
+    """Why the input's quality is below the threshold, in words; empty when it is good enough."""
+    problems = []
+    if calls == 0:
+        problems.append(
+            f"no call of a known protocol in {loss['connections']} TCP connections. Check the capture "
+            "filter, or name the protocol of a port: --port-map 8009=ajp (http, ajp or mysql)"
+        )
+    elif loss["unparsed_share"] > UNPARSED_LIMIT:
+        problems.append(
+            f"{100 * loss['unparsed_share']:.1f} % of the stream bytes are in no message (threshold "
+            f"{100 * UNPARSED_LIMIT:g} %). See `tapscope stats` for the connections, and --port-map"
+        )
+    if loss["missing_share"] > MISSING_LIMIT:
+        problems.append(
+            f"{100 * loss['missing_share']:.1f} % of the stream bytes were never seen by the tap (threshold "
+            f"{100 * MISSING_LIMIT:g} %): queue lengths and links are less sure. "
+            "Give the recorder a larger buffer"
+        )
+    return problems
+
+
+def summary(run: RunFile) -> dict[str, Any]:
+    """Everything that the end of `trace` shows."""
+    loss = loss_summary(run)
+    calls = run.count("calls")
+    problems = quality_problems(loss, calls)
+    return {
+        "run": str(run.path),
+        "bytes_on_disk": run.path.stat().st_size,
+        "complete": bool(run.meta("complete", False)),
+        "nodes": node_summary(run),
+        "calls": calls,
+        "traces": run.count("traces"),
+        "quality": run.meta("quality", {}),
+        "hosts": sorted({table.host for table in run.dynamic_tables()}),
+        "seconds": run.meta("seconds", {}),
+        "loss": loss,
+        "problems": problems,
+    }
+
+
+def exit_code(record: dict[str, Any]) -> ExitCode:
+    """Exit status of a `trace` whose summary this is."""
+    return ExitCode.LOW_QUALITY if record["problems"] else ExitCode.DONE
+
+
+def listener_loss(run: RunFile) -> list[dict[str, Any]]:
+    """The v_loss view: what was lost, per listener."""
+    names, rows = run.query("SELECT * FROM v_loss")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def statistics(run: RunFile) -> dict[str, Any]:
+    """Everything that `stats` shows."""
+    return summary(run) | {
+        "sources": run.sources(),
+        "listeners": listener_loss(run),
+        "counters": [{"name": n, "value": v, "unit": u} for n, v, u in run.counters()],
+        "stage": run.meta("stage", "none"),
+        "meta": {k: v for k, v in run.all_meta().items() if k not in ("manifest", "edges")},
+    }

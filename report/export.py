@@ -1,0 +1,169 @@
+"""Exports of a run file's tables as CSV or JSON lines, streamed: memory does not grow with the table.
+
+Column names are an interface that scripts rely on (docs/formats.md). In CSV a missing value is an empty
+field, in JSON lines it is null.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from tapscope.store.errors import TapscopeError
+from tapscope.store.runfile import RunFile
+
+EXPORTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "links": (
+        "v_link",
+        (
+            "child_ts_ns",
+            "child_src",
+            "child_sport",
+            "child_dst",
+            "child_dport",
+            "child_tcp_seq",
+            "parent_ts_ns",
+            "parent_src",
+            "parent_sport",
+            "parent_dst",
+            "parent_dport",
+            "parent_tcp_seq",
+            "probability",
+            "runner_up_probability",
+            "kind",
+        ),
+    ),
+    "calls": (
+        "v_call",
+        (
+            "ts_ns",
+            "src",
+            "sport",
+            "dst",
+            "dport",
+            "tcp_seq",
+            "protocol",
+            "class",
+            "arrive_ns",
+            "request_end_ns",
+            "response_begin_ns",
+            "depart_ns",
+            "status",
+            "flags",
+        ),
+    ),
+    "messages": (
+        "v_message",
+        (
+            "id",
+            "begin_ns",
+            "end_ns",
+            "client_addr",
+            "client_port",
+            "server_addr",
+            "server_port",
+            "direction",
+            "protocol",
+            "kind",
+            "wire_bytes",
+            "missing_bytes",
+            "class",
+            "status",
+            "tcp_seq",
+            "flags",
+            "request",
+        ),
+    ),
+    "traces": (
+        "v_trace",
+        (
+            "id",
+            "begin_ns",
+            "end_ns",
+            "response_time_ns",
+            "calls",
+            "complete",
+            "probability",
+            "protocol",
+            "class",
+            "status",
+            "entry",
+            "src",
+            "sport",
+        ),
+    ),
+    "loads": (
+        "v_load",
+        (
+            "node",
+            "window_start_ns",
+            "width_ns",
+            "load",
+            "max",
+            "arrivals",
+            "completions",
+            "pit_mean_ns",
+            "pit_max_ns",
+        ),
+    ),
+}
+"""Export name -> (view, columns in order)."""
+
+ORDER = {"links": "child", "calls": "id", "messages": "id", "traces": "id", "loads": "id"}
+
+
+def export(run: RunFile, table: str, format_: str, out: str | Path) -> int:
+    """Write `table` (a key of EXPORTS) as "csv" or "jsonl" to a file, or to stdout for "-"; returns the rows.
+
+    A file is replaced only when the new one is whole.
+    """
+    view, columns = EXPORTS[table]
+    _, rows = run.query(f"SELECT {', '.join(columns)} FROM {view} ORDER BY {ORDER[table]}")
+    with opened(out) as file:
+        return write_rows(file, columns, rows, format_)
+
+
+def write_rows(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]], format_: str) -> int:
+    """Write rows as "csv" (with a header line) or "jsonl" (one object per line); returns how many."""
+    count = 0
+    if format_ == "csv":
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        for row in rows:
+            writer.writerow(row)
+            count += 1
+        return count
+    for row in rows:
+        file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=_plain))
+        file.write("\n")
+        count += 1
+    return count
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+@contextmanager
+def opened(out: str | Path) -> Iterator[IO[str]]:
+    """A text stream to stdout ("-") or to a file that appears under its name only when it is whole."""
+    if str(out) == "-":
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    path = Path(out)
+    if path.is_dir():
+        raise TapscopeError("this is a folder", path=path, remedy="Name a file to write.")
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
