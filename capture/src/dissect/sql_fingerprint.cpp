@@ -1,0 +1,840 @@
+#include "sql_fingerprint.hpp"
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace tapscope {
+
+namespace {
+
+enum CharClass : std::uint8_t { kOther = 0, kIdent = 1, kDigit = 2, kSpace = 4, kSpecial = 8 };
+
+constexpr std::array<std::uint8_t, 256> make_classes() {
+    std::array<std::uint8_t, 256> table{};
+    for (int c = 0; c < 256; ++c) {
+        std::uint8_t bits = 0;
+        if (c >= '0' && c <= '9') bits |= kDigit | kIdent;
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c >= 0x80) bits |= kIdent;
+        if (c == ' ' || (c >= 9 && c <= 13)) bits |= kSpace;
+        table[static_cast<std::size_t>(c)] = bits;
+    }
+    for (const char c : {'\'', '"', '`', '/', '-', '#', '(', '?', '\t', '\n', '\v', '\f', '\r'}) {
+        table[static_cast<unsigned char>(c)] |= kSpecial;
+    }
+    return table;
+}
+
+constexpr auto kClasses = make_classes();
+
+inline bool is(char c, std::uint8_t bits) noexcept { return (kClasses[static_cast<unsigned char>(c)] & bits) != 0; }
+inline char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+bool equals_folded(const char* word, std::size_t size, std::string_view lowercase) noexcept {
+    if (size != lowercase.size()) return false;
+    for (std::size_t i = 0; i < size; ++i) {
+        if (lower(word[i]) != lowercase[i]) return false;
+    }
+    return true;
+}
+
+// Words after which a minus sign belongs to the number.
+bool precedes_value(const char* word, std::size_t size) noexcept {
+    constexpr std::string_view words[] = {"select", "and",     "or",   "between", "limit", "offset", "then", "else",
+                                          "when",   "like",    "in",   "by",      "set",   "return", "xor",  "not",
+                                          "div",    "default", "mod",  "having",  "where", "on",     "case", "values",
+                                          "value",  "interval", "is",  "regexp",  "rlike", "distinct"};
+    for (const auto candidate : words) {
+        if (equals_folded(word, size, candidate)) return true;
+    }
+    return false;
+}
+
+#if defined(__SSE2__)
+inline __m128i in_range(__m128i bytes, char low, unsigned char span) noexcept {
+    const __m128i shifted = _mm_sub_epi8(bytes, _mm_set1_epi8(low));
+    return _mm_cmpeq_epi8(_mm_min_epu8(shifted, _mm_set1_epi8(static_cast<char>(span))), shifted);
+}
+#endif
+
+}  // namespace
+
+// One scan. Reads [p_, end_) of the text and writes the fingerprint behind `out_`.
+template <SqlDialect D>
+class SqlScanner {
+public:
+    SqlScanner(SqlFingerprinter& result, std::string_view text, bool cut)
+        : result_(result), begin_(text.data()), p_(begin_), end_(begin_ + text.size()), cut_(cut),
+          base_(result.buffer_.get() + SqlFingerprinter::kSentinel), out_(base_) {}
+
+    void run() {
+        skip_space();
+        if (p_ < end_) {
+            const char* special = first_is_special() ? p_ : find_special(p_ + 1);
+            for (;;) {
+                copy_run(p_, special);
+                p_ = special;
+                if (p_ >= end_) break;
+                handle();
+                if (p_ >= end_) break;
+                // The byte behind a handled token is judged by itself: what stands before it is not plain text.
+                special = first_is_special() ? p_ : find_special(p_ + 1);
+            }
+        }
+        finish();
+    }
+
+private:
+    static constexpr bool kMysql = D == SqlDialect::mysql;
+
+    bool first_is_special() const noexcept {
+        const char c = *p_;
+        if (is(c, kSpecial) || c == close_) return true;
+        if (!kMysql && c == '$') return true;
+        if (is(c, kDigit)) return !is(out_[-1], kIdent) || out_[-1] == '?';
+        return c == ' ' && out_[-1] == ' ';
+    }
+
+    // First byte at or behind `p` that needs a look: a digit that starts a token, a quote, a comment sign, a blank
+    // behind a blank, other white space, an opening parenthesis (a closing one inside a VALUES row), a placeholder.
+    // p > begin_.
+    const char* find_special(const char* p) const noexcept {
+#if defined(__SSE2__)
+        const __m128i close = _mm_set1_epi8(close_);
+        for (; p + 16 <= end_; p += 16) {
+            const __m128i cur = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+            const __m128i prev = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p - 1));
+            const __m128i prev_letter = in_range(_mm_or_si128(prev, _mm_set1_epi8(0x20)), 'a', 25);
+            const __m128i prev_ident = _mm_or_si128(
+                _mm_or_si128(prev_letter, in_range(prev, '0', 9)),
+                _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('_')),
+                             _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('$')), _mm_cmpgt_epi8(_mm_setzero_si128(), prev))));
+            const __m128i number = _mm_andnot_si128(prev_ident, in_range(cur, '0', 9));
+            const __m128i blank = _mm_set1_epi8(' ');
+            const __m128i blanks = _mm_and_si128(_mm_cmpeq_epi8(cur, blank), _mm_cmpeq_epi8(prev, blank));
+            // `"` `#` (22 23), `'` `(` (27 28), '-' (2d), '/' (2f), '?' (3f), '`' (60)
+            __m128i hit = _mm_or_si128(in_range(cur, '"', 1), in_range(cur, '\'', 1));
+            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(_mm_or_si128(cur, _mm_set1_epi8(2)), _mm_set1_epi8('/')));  // - /
+            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('?')));
+            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('`')));
+            hit = _mm_or_si128(hit, in_range(cur, '\t', 4));
+            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, close));
+            if constexpr (!kMysql) hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('$')));
+            hit = _mm_or_si128(hit, _mm_or_si128(number, blanks));
+            const auto mask = static_cast<unsigned>(_mm_movemask_epi8(hit));
+            if (mask != 0) return p + std::countr_zero(mask);
+        }
+#endif
+        for (; p < end_; ++p) {
+            const char c = *p;
+            if (is(c, kSpecial) || c == close_) return p;
+            if (!kMysql && c == '$') return p;
+            if (is(c, kDigit) && !is(p[-1], kIdent)) return p;
+            if (c == ' ' && p[-1] == ' ') return p;
+        }
+        return end_;
+    }
+
+    void copy_run(const char* from, const char* to) noexcept {
+        auto size = static_cast<std::size_t>(to - from);
+        if (size == 0) return;
+        if (size <= 16 && from + 16 <= end_) {  // sloppy: the buffer has room behind `out_`
+            std::memcpy(out_, from, 16);
+        } else {
+            std::memcpy(out_, from, size);
+        }
+        out_ += size;
+    }
+
+    void put(char c) noexcept { *out_++ = c; }
+
+    void skip_space() noexcept {
+        while (p_ < end_ && is(*p_, kSpace)) ++p_;
+    }
+
+    // Ahead of p_: one past the blanks and comments at `p`; remembers when statement() would fold or remove them.
+    const char* behind_blanks(const char* p) noexcept {
+        for (const char* const from = p; p < end_;) {
+            if (is(*p, kSpace)) {
+                if (*p != ' ' || p != from) result_.rewritten_ = true;
+                ++p;
+                continue;
+            }
+            const auto left = static_cast<std::size_t>(end_ - p);
+            if (*p == '/' && left >= 2 && p[1] == '*' && kept_comment(p, left) == 0) {
+                p = end_of_comment(p + 2);
+            } else if ((kMysql && *p == '#') || (*p == '-' && starts_line_comment(p, left))) {
+                const auto* newline = static_cast<const char*>(std::memchr(p, '\n', left));
+                p = newline == nullptr ? end_ : newline + 1;
+            } else {
+                break;
+            }
+            result_.rewritten_ = true;
+        }
+        return p;
+    }
+
+    static bool starts_line_comment(const char* p, std::size_t left) noexcept {
+        if (left < 2 || p[1] != '-') return false;
+        return !kMysql || left == 2 || is(p[2], kSpace) || static_cast<unsigned char>(p[2]) < 32;
+    }
+
+    // Length of the opening of a comment that stays: an executable one or an optimiser hint; 0 of one that goes.
+    static int kept_comment(const char* p, std::size_t left) noexcept {
+        if (left > 3 && p[2] == 'M' && p[3] == '!') return 4;
+        return left > 2 && (p[2] == '!' || p[2] == '+') ? 3 : 0;
+    }
+
+    void handle() {
+        const char c = *p_;
+        if (is(c, kDigit)) return number();
+        switch (c) {
+            case '\'': return string();
+            case '"':
+                if constexpr (kMysql) return string();
+                return quoted_identifier('"');
+            case '`':
+                if constexpr (kMysql) return quoted_identifier('`');
+                return copy_one();
+            case '/': return slash();
+            case '-': return minus();
+            case '#':
+                if constexpr (kMysql) return line_comment();
+                return copy_one();
+            case '(': return open();
+            case ')': return close();
+            case '?':
+                ++result_.placeholders_;
+                return copy_one();
+            case '$':
+                if constexpr (!kMysql) return dollar();
+                return copy_one();
+            default: return blanks();
+        }
+    }
+
+    void copy_one() noexcept { put(*p_++); }
+
+    void blanks() noexcept {
+        result_.rewritten_ = true;
+        if (out_[-1] != ' ') put(' ');
+        skip_space();
+    }
+
+    // A removed comment separates words like a blank does.
+    void after_comment() noexcept {
+        result_.rewritten_ = true;
+        if (out_[-1] != ' ') put(' ');
+        skip_space();
+    }
+
+    void line_comment() noexcept {
+        const auto* newline = static_cast<const char*>(std::memchr(p_, '\n', static_cast<std::size_t>(end_ - p_)));
+        p_ = newline == nullptr ? end_ : newline + 1;
+        after_comment();
+    }
+
+    void slash() noexcept {
+        const auto left = static_cast<std::size_t>(end_ - p_);
+        if (left < 2 || p_[1] != '*') return copy_one();
+        if (const int size = kept_comment(p_, left); size != 0) {
+            for (int i = 0; i < size; ++i) copy_one();
+            while (p_ < end_ && is(*p_, kDigit)) copy_one();  // the version stays
+            return;
+        }
+        p_ = end_of_comment(p_ + 2);
+        after_comment();
+    }
+
+    const char* end_of_comment(const char* p) const noexcept {
+        int depth = 1;
+        for (; p + 1 < end_; ++p) {
+            if (p[0] == '*' && p[1] == '/') {
+                if (--depth == 0) return p + 2;
+                ++p;
+            } else if (!kMysql && p[0] == '/' && p[1] == '*') {
+                ++depth;
+                ++p;
+            }
+        }
+        return end_;
+    }
+
+    // The word that ends at `to` in the output: [result, to).
+    const char* word_before(const char* to) const noexcept {
+        while (to > base_ && is(to[-1], kIdent)) --to;
+        return to;
+    }
+
+    const char* without_blank(const char* to) const noexcept { return to > base_ && to[-1] == ' ' ? to - 1 : to; }
+
+    void minus() {
+        const auto left = static_cast<std::size_t>(end_ - p_);
+        if (left >= 2 && p_[1] == '-') return starts_line_comment(p_, left) ? line_comment() : copy_one();
+        const bool number_follows =
+            left >= 2 && (is(p_[1], kDigit) || (p_[1] == '.' && left >= 3 && is(p_[2], kDigit)));
+        if (!number_follows || !sign_allowed()) return copy_one();
+        const char* end = number_end(p_ + 1);
+        if (end == nullptr) return copy_one();
+        add_number(p_, end);
+        put('?');
+        p_ = end;
+    }
+
+    bool sign_allowed() const noexcept {
+        const char* to = without_blank(out_);
+        if (to == base_) return true;
+        const char c = to[-1];
+        if (c == ')' || c == ']' || c == '?' || c == '`' || c == '"' || c == '.' || c == '@') return false;
+        if (!is(c, kIdent)) return true;
+        const char* word = word_before(to);
+        return precedes_value(word, static_cast<std::size_t>(to - word));
+    }
+
+    // One past the number that starts at `p` (digit or dot), nullptr when the digits begin an identifier (1st_name).
+    const char* number_end(const char* p) const noexcept {
+        if (*p == '0' && p + 2 < end_) {
+            if (p[1] == 'x' || (!kMysql && p[1] == 'X')) {
+                const char* q = p + 2;
+                while (q < end_ && is_hex(*q)) ++q;
+                if (q > p + 2 && (q == end_ || !is(*q, kIdent))) return q;
+            } else if (p[1] == 'b' || (!kMysql && p[1] == 'B')) {
+                const char* q = p + 2;
+                while (q < end_ && (*q == '0' || *q == '1')) ++q;
+                if (q > p + 2 && (q == end_ || !is(*q, kIdent))) return q;
+            }
+        }
+        const char* q = p;
+        while (q < end_ && is(*q, kDigit)) ++q;
+        bool fraction = false;
+        if (q < end_ && *q == '.' && !(q + 1 < end_ && q[1] == '.')) {
+            fraction = true;
+            ++q;
+            while (q < end_ && is(*q, kDigit)) ++q;
+        }
+        if (q < end_ && (*q == 'e' || *q == 'E')) {
+            const char* e = q + 1;
+            if (e < end_ && (*e == '+' || *e == '-')) ++e;
+            if (e < end_ && is(*e, kDigit)) {
+                while (e < end_ && is(*e, kDigit)) ++e;
+                if (e == end_ || !is(*e, kIdent)) return e;
+            }
+        }
+        if (q < end_ && is(*q, kIdent) && !fraction) return nullptr;
+        return q;
+    }
+
+    static bool is_hex(char c) noexcept { return is(c, kDigit) || (lower(c) >= 'a' && lower(c) <= 'f'); }
+
+    void number() {
+        const char* start = p_;
+        if (out_[-1] == '.') {
+            const char before = out_[-2];
+            if (is(before, kIdent) || before == '`' || before == '"' || before == ')' || before == ']') {
+                return identifier();  // t.1a
+            }
+            if (p_ > begin_ && p_[-1] == '.') {  // .5
+                start = p_ - 1;
+                --out_;
+            }
+        } else if (out_[-1] == '@' || out_[-1] == ':') {
+            return identifier();  // @1, :1
+        }
+        const char* end = number_end(start);
+        if (end == nullptr) return identifier();
+        add_number(start, end);
+        put('?');
+        p_ = end;
+    }
+
+    void identifier() noexcept {
+        const char* from = p_;
+        while (p_ < end_ && is(*p_, kIdent)) ++p_;
+        copy_run(from, p_);
+    }
+
+    void add_number(const char* from, const char* to) {
+        const bool sign = *from == '-';
+        const char* digits = from + (sign ? 1 : 0);
+        if (to - digits > 2 && digits[0] == '0' && (lower(digits[1]) == 'x' || lower(digits[1]) == 'b')) {
+            const auto kind = lower(digits[1]) == 'x' ? LiteralKind::hex : LiteralKind::bits;
+            return add({digits + 2, static_cast<std::size_t>(to - digits - 2)}, kind, 0);
+        }
+        add({from, static_cast<std::size_t>(to - from)}, LiteralKind::number, 0);
+    }
+
+    void add(std::string_view text, LiteralKind kind, char quote, bool backslashes = kMysql) {
+        ++result_.literal_count_;
+        if (result_.literals_.size() < kMaxSqlLiterals) result_.literals_.push_back({text, kind, quote, backslashes});
+    }
+
+    // Finds the closing quote of the string whose first byte inside is `p`; end_ when it is missing. `escapes` is set
+    // when the text between needs unescaping.
+    const char* closing_quote(const char* p, char quote, bool backslashes, bool& escapes) const noexcept {
+        for (;;) {
+#if defined(__SSE2__)
+            const __m128i quotes = _mm_set1_epi8(quote);
+            const __m128i slashes = _mm_set1_epi8('\\');
+            while (p + 16 <= end_) {
+                const __m128i cur = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+                const auto mask = static_cast<unsigned>(
+                    _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(cur, quotes), _mm_cmpeq_epi8(cur, slashes))));
+                if (mask != 0) {
+                    p += std::countr_zero(mask);
+                    break;
+                }
+                p += 16;
+            }
+#endif
+            while (p < end_ && *p != quote && *p != '\\') ++p;
+            if (p >= end_) return end_;
+            if (*p == '\\') {
+                if (backslashes) {
+                    escapes = true;
+                    ++p;
+                    if (p >= end_) return end_;
+                }
+                ++p;
+                continue;
+            }
+            if (p + 1 < end_ && p[1] == quote) {
+                escapes = true;
+                p += 2;
+                continue;
+            }
+            return p;
+        }
+    }
+
+    // What stands in front of a string and belongs to it: its length in the output, and what it means.
+    struct Prefix {
+        std::size_t size = 0;
+        LiteralKind kind = LiteralKind::string;
+        bool backslashes = kMysql;
+    };
+
+    Prefix prefix() const noexcept {
+        Prefix found;
+        const char* word = word_before(out_);
+        auto size = static_cast<std::size_t>(out_ - word);
+        if (size == 0) {  // an introducer may be followed by a blank
+            const char* to = without_blank(out_);
+            word = word_before(to);
+            if (kMysql && to != out_ && to - word > 1 && *word == '_' && (word == base_ || word[-1] != '.')) {
+                found.size = static_cast<std::size_t>(out_ - word);
+            }
+            return found;
+        }
+        if (size == 1) {
+            const char c = lower(*word);
+            if (c == 'x' || c == 'b') {
+                found.size = 1;
+                found.kind = c == 'x' ? LiteralKind::hex : LiteralKind::bits;
+            } else if (c == 'n' || c == 'e') {
+                if (c == 'n' || !kMysql) found.size = 1;
+                if (c == 'e' && !kMysql) found.backslashes = true;
+            }
+        } else if (kMysql && *word == '_') {
+            found.size = size;
+        }
+        return found;
+    }
+
+    static bool all_digits(const char* from, const char* to, LiteralKind kind) noexcept {
+        for (; from < to; ++from) {
+            if (kind == LiteralKind::bits ? (*from != '0' && *from != '1') : !is_hex(*from)) return false;
+        }
+        return true;
+    }
+
+    void string() {
+        const Prefix before = prefix();
+        out_ -= before.size;
+        p_ = take_string(p_, before);
+        put('?');
+    }
+
+    // Records the string whose opening quote is at `p`; returns one past its closing quote.
+    const char* take_string(const char* p, const Prefix& before) {
+        const char quote = *p;
+        bool escapes = false;
+        const char* inside = p + 1;
+        const char* close = closing_quote(inside, quote, before.backslashes, escapes);
+        auto kind = before.kind;
+        if (kind != LiteralKind::string && (close == inside || !all_digits(inside, close, kind))) kind = LiteralKind::string;
+        if (kind == LiteralKind::string && escapes) kind = LiteralKind::escaped;
+        add({inside, static_cast<std::size_t>(close - inside)}, kind, quote, before.backslashes);
+        return close < end_ ? close + 1 : end_;
+    }
+
+    void quoted_identifier(char quote) noexcept {
+        const char* p = p_ + 1;
+        while (p < end_) {
+            const auto* close = static_cast<const char*>(std::memchr(p, quote, static_cast<std::size_t>(end_ - p)));
+            if (close == nullptr) {
+                p = end_;
+                break;
+            }
+            p = close + 1;
+            if (p >= end_ || *p != quote) break;
+            ++p;
+        }
+        copy_run(p_, p);
+        p_ = p;
+    }
+
+    void dollar() {
+        const char* q = p_ + 1;
+        if (is(out_[-1], kIdent) && out_[-1] != '?') return copy_one();  // inside of an identifier
+        if (q < end_ && is(*q, kDigit)) {
+            while (q < end_ && is(*q, kDigit)) ++q;
+            ++result_.placeholders_;
+            put('?');
+            p_ = q;
+            return;
+        }
+        while (q < end_ && is(*q, kIdent) && *q != '$') ++q;
+        if (q >= end_ || *q != '$') return copy_one();
+        const std::string_view tag(p_, static_cast<std::size_t>(q + 1 - p_));
+        const std::string_view rest(q + 1, static_cast<std::size_t>(end_ - q - 1));
+        const auto at = rest.find(tag);
+        const auto size = at == std::string_view::npos ? rest.size() : at;
+        add(rest.substr(0, size), LiteralKind::string, 0, false);
+        put('?');
+        p_ = at == std::string_view::npos ? end_ : rest.data() + at + tag.size();
+    }
+
+    // ---- lists ------------------------------------------------------------------------------------------------
+
+    enum class List : std::uint8_t { none, in, values };
+
+    List list_before() const noexcept {
+        const char* to = without_blank(out_);
+        const char last = lower(to[-1]);
+        if (last != 'n' && last != 's' && last != 'e') return List::none;
+        const char* word = word_before(to);
+        if (word > base_ && (word[-1] == '.' || word[-1] == '@')) return List::none;
+        const auto size = static_cast<std::size_t>(to - word);
+        if (size == 2) return equals_folded(word, size, "in") ? List::in : List::none;
+        if (equals_folded(word, size, "values") || equals_folded(word, size, "value")) return List::values;
+        return List::none;
+    }
+
+    void open() {
+        if (depth_ > 0) ++depth_;
+        const List kind = list_before();
+        if (kind == List::none) return copy_one();
+        if (kind == List::values) {
+            if (depth_ > 0) return copy_one();
+            row_kept_ = nullptr;
+            return row();
+        }
+        if (!try_list(List::in)) return copy_one();
+        if (depth_ > 0) --depth_;  // its closing parenthesis is consumed
+    }
+
+    void close() {
+        put(*p_++);
+        if (depth_ > 0 && --depth_ == 0) {
+            close_ = '(';
+            after_row();
+        }
+    }
+
+    // A row behind VALUES, p_ at its opening parenthesis.
+    void row() {
+        row_ = out_;
+        if (try_list(List::values)) return after_row();
+        depth_ = 1;
+        close_ = ')';
+        copy_one();
+    }
+
+    void after_row() {
+        for (;;) {
+            const auto size = static_cast<std::size_t>(out_ - row_);
+            if (row_kept_ != nullptr && size == row_kept_size_ && std::memcmp(row_, row_kept_, size) == 0) {
+                out_ = row_kept_ + row_kept_size_;
+            } else {
+                row_kept_ = row_;
+                row_kept_size_ = size;
+            }
+            const char* q = behind_blanks(p_);
+            if (q >= end_ || *q != ',') return;
+            q = behind_blanks(q + 1);
+            if (q >= end_) {
+                if (cut_) p_ = end_;
+                return;
+            }
+            if (*q != '(') return;
+            put(',');
+            put(' ');
+            p_ = q;
+            row_ = out_;
+            if (!try_list(List::values)) {
+                depth_ = 1;
+                close_ = ')';
+                copy_one();
+                return;
+            }
+        }
+    }
+
+    // Takes a parenthesised list of nothing but values, p_ at its opening parenthesis. When it is something else,
+    // nothing is consumed.
+    bool try_list(List kind) {
+        char* const out = out_;
+        const char* const p = p_;
+        const std::size_t recorded = result_.literals_.size();
+        const std::size_t count = result_.literal_count_;
+        const std::uint32_t placeholders = result_.placeholders_;
+        if (list(kind, 0)) return true;
+        out_ = out;
+        p_ = p;
+        result_.literals_.resize(recorded);
+        result_.literal_count_ = count;
+        result_.placeholders_ = placeholders;
+        return false;
+    }
+
+    bool list(List kind, int level) {
+        ++p_;
+        put('(');
+        if (kind == List::in && level == 0) {
+            p_ = behind_blanks(p_);
+            if (p_ < end_ && *p_ == '(') {  // rows: ((1, 2), (3, 4))
+                char* const out = out_;
+                for (;;) {
+                    out_ = out;
+                    if (!list(kind, 1)) return false;
+                    p_ = behind_blanks(p_);
+                    if (p_ >= end_) return cut_ && finish_list();
+                    if (*p_ == ')') break;
+                    if (*p_ != ',') return false;
+                    ++p_;
+                    p_ = behind_blanks(p_);
+                    if (p_ >= end_) return cut_ && finish_list();
+                    if (*p_ != '(') return false;
+                }
+                ++p_;
+                put(')');
+                return true;
+            }
+        }
+        bool first = true;
+        for (;;) {
+            p_ = behind_blanks(p_);
+            if (p_ >= end_) break;
+            if (!element()) return false;
+            if (kind == List::values) {
+                if (!first) {
+                    put(',');
+                    put(' ');
+                }
+                put('?');
+            }
+            first = false;
+            p_ = behind_blanks(p_);
+            if (p_ >= end_) break;
+            if (*p_ == ')') {
+                ++p_;
+                if (kind == List::in) {
+                    put('?');
+                    put('+');
+                }
+                put(')');
+                return true;
+            }
+            if (*p_ != ',') return false;
+            ++p_;
+        }
+        if (!cut_ || first) return false;
+        return kind == List::in && finish_in();
+    }
+
+    bool finish_in() noexcept {
+        put('?');
+        put('+');
+        put(')');
+        p_ = end_;
+        return true;
+    }
+
+    bool finish_list() noexcept {
+        put(')');
+        p_ = end_;
+        return true;
+    }
+
+    // One value of a list; a literal is recorded.
+    bool element() {
+        char c = *p_;
+        if (c == '?') {
+            ++result_.placeholders_;
+            ++p_;
+            return true;
+        }
+        if (c == '\'' || (kMysql && c == '"')) {
+            p_ = take_string(p_, Prefix{});
+            return true;
+        }
+        const char* start = p_;
+        if ((c == '-' || c == '+') && p_ + 1 < end_) c = p_[1];
+        if (is(c, kDigit) || c == '.') {
+            const char* digits = is(*start, kDigit) || *start == '.' ? start : start + 1;
+            if (*digits == '.' && !(digits + 1 < end_ && is(digits[1], kDigit))) return false;
+            const char* end = number_end(digits);
+            if (end == nullptr) return false;
+            add_number(*start == '+' ? digits : start, end);
+            p_ = end;
+            return true;
+        }
+        if (!kMysql && c == '$' && p_ + 1 < end_ && is(p_[1], kDigit)) {
+            ++p_;
+            while (p_ < end_ && is(*p_, kDigit)) ++p_;
+            ++result_.placeholders_;
+            return true;
+        }
+        if (!is(c, kIdent) || start != p_) return false;
+        return word_element();
+    }
+
+    // NULL, TRUE, FALSE, DEFAULT, or a string with a prefix.
+    bool word_element() {
+        const char* from = p_;
+        const char* to = from;
+        while (to < end_ && is(*to, kIdent)) ++to;
+        const auto size = static_cast<std::size_t>(to - from);
+        if (equals_folded(from, size, "null") || equals_folded(from, size, "true") ||
+            equals_folded(from, size, "false") || equals_folded(from, size, "default")) {
+            p_ = to;
+            return true;
+        }
+        Prefix before;
+        const char* quote = to;
+        if (size == 1) {
+            const char c = lower(*from);
+            if (c == 'x') before.kind = LiteralKind::hex;
+            else if (c == 'b') before.kind = LiteralKind::bits;
+            else if (c == 'e' && !kMysql) before.backslashes = true;
+            else if (c != 'n') return false;
+        } else if (kMysql && *from == '_') {
+            while (quote < end_ && is(*quote, kSpace)) ++quote;
+        } else {
+            return false;
+        }
+        if (quote >= end_ || (*quote != '\'' && !(kMysql && *quote == '"'))) return false;
+        p_ = take_string(quote, before);
+        return true;
+    }
+
+    void finish() {
+        if (cut_) {
+            if (depth_ > 0 && row_kept_ != nullptr) {
+                out_ = row_kept_ + row_kept_size_;  // the row that the cut went through
+            } else if (out_ > base_ && out_[-1] != ')') {
+                while (out_ > base_ && is(out_[-1], kIdent)) --out_;
+                trim();
+                for (const char c : {' ', '.', '.', '.'}) put(c);
+            }
+        }
+        trim();
+        result_.fingerprint_size_ = static_cast<std::size_t>(out_ - base_);
+    }
+
+    void trim() noexcept {
+        while (out_ > base_ && (out_[-1] == ' ' || out_[-1] == ';')) --out_;
+    }
+
+    SqlFingerprinter& result_;
+    const char* begin_;
+    const char* p_;
+    const char* end_;
+    bool cut_;
+    char* base_;
+    char* out_;
+    char close_ = '(';               // ')' while inside a row behind VALUES that is not plain values
+    int depth_ = 0;                  // parentheses open inside of such a row
+    char* row_ = nullptr;            // output of the row being read
+    char* row_kept_ = nullptr;       // output of the last row that was kept
+    std::size_t row_kept_size_ = 0;
+};
+
+void SqlFingerprinter::scan(std::string_view text, bool cut) {
+    // A value of one byte becomes at most three (`?, `), and a list may grow by its `+`.
+    const std::size_t wanted = 2 * text.size() + 64 + kSentinel;
+    if (capacity_ < wanted) {
+        capacity_ = std::max<std::size_t>(2 * wanted, 4096);
+        buffer_ = std::make_unique_for_overwrite<char[]>(capacity_);
+        std::memset(buffer_.get(), ' ', kSentinel);
+    }
+    literals_.clear();
+    literal_count_ = 0;
+    placeholders_ = 0;
+    rewritten_ = false;
+    text_ = text;
+    if (dialect_ == SqlDialect::mysql) {
+        SqlScanner<SqlDialect::mysql>(*this, text, cut).run();
+    } else {
+        SqlScanner<SqlDialect::postgres>(*this, text, cut).run();
+    }
+}
+
+std::string_view SqlFingerprinter::statement() {
+    auto strip = [](std::string_view text) {
+        while (!text.empty() && (is(text.back(), kSpace) || text.back() == ';')) text.remove_suffix(1);
+        while (!text.empty() && is(text.front(), kSpace)) text.remove_prefix(1);
+        return text;
+    };
+    if (!rewritten_) return strip(text_);
+    statement_.clear();
+    const char* p = text_.data();
+    const char* const end = p + text_.size();
+    const bool mysql = dialect_ == SqlDialect::mysql;
+    while (p < end) {
+        const char c = *p;
+        if (c == '\'' || c == '"' || (mysql && c == '`')) {
+            const char* q = p + 1;
+            while (q < end && *q != c) q += *q == '\\' && mysql && c != '`' && q + 1 < end ? 2 : 1;
+            q = q < end ? q + 1 : end;
+            statement_.append(p, q);
+            p = q;
+            continue;
+        }
+        bool blank = is(c, kSpace);
+        if (blank) {
+            ++p;
+        } else if (c == '/' && p + 1 < end && p[1] == '*' && !(p + 2 < end && (p[2] == '!' || p[2] == '+')) &&
+                   !(p + 3 < end && p[2] == 'M' && p[3] == '!')) {
+            int depth = 1;
+            for (p += 2; p < end && depth > 0; ++p) {
+                if (p + 1 < end && p[0] == '*' && p[1] == '/') {
+                    --depth;
+                    ++p;
+                } else if (!mysql && p + 1 < end && p[0] == '/' && p[1] == '*') {
+                    ++depth;
+                    ++p;
+                }
+            }
+            p = std::min(p, end);
+            blank = true;
+        } else if ((mysql && c == '#') || (c == '-' && p + 1 < end && p[1] == '-' &&
+                                           (!mysql || p + 2 == end || is(p[2], kSpace) || static_cast<unsigned char>(p[2]) < 32))) {
+            while (p < end && *p != '\n') ++p;
+            blank = true;
+        }
+        if (blank) {
+            if (!statement_.empty() && statement_.back() != ' ') statement_.push_back(' ');
+        } else {
+            statement_.push_back(c);
+            ++p;
+        }
+    }
+    return strip(statement_);
+}
+
+}  // namespace tapscope

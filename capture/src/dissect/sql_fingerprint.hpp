@@ -1,0 +1,69 @@
+// SQL text -> fingerprint (the class of the statement) and the literals that were taken out of it, in one pass.
+//
+//   SELECT a FROM t1 WHERE id = -7 AND s IN ('x', "y") -- note      ->  SELECT a FROM t1 WHERE id = ? AND s IN (?+)
+//                                                                        literals: -7, x, y
+// Rules: numbers (decimal, hex, bit, with fraction, exponent, and a sign that follows an operator) and strings (both
+// quotes, introducers such as _utf8'..', x'..', b'..', N'..') become `?`. IN lists of values become `(?+)`. Of several
+// equal rows behind VALUES one is kept, so that one row and a thousand rows are one class; NULL, TRUE, FALSE and
+// DEFAULT count as values inside such lists only. Comments go, executable ones (/*! */, /*M! */) and optimiser hints
+// (/*+ */) stay as text. White space is folded, trailing `;` removed. Identifiers, quoted or with digits, stay.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sql_literal.hpp"
+
+namespace tapscope {
+
+enum class SqlDialect : std::uint8_t {
+    mysql,
+    postgres,  // "quoted" identifiers, $1 placeholders, $tag$ strings, nested comments, backslashes only in E'..'
+};
+
+// Literals recorded per statement; those beyond are counted only.
+inline constexpr std::size_t kMaxSqlLiterals = 256;
+
+// Reusable: buffers keep their capacity from one statement to the next. Results are valid until the next scan, and
+// literals point into the scanned text.
+class SqlFingerprinter {
+public:
+    explicit SqlFingerprinter(SqlDialect dialect = SqlDialect::mysql) : dialect_(dialect) {}
+
+    // `cut`: the text is the beginning of a longer statement. A list that reaches the cut is folded as if it were
+    // complete; otherwise " ..." is appended in place of the last, possibly incomplete word.
+    void scan(std::string_view text, bool cut = false);
+
+    std::string_view fingerprint() const noexcept { return {base(), fingerprint_size_}; }
+    std::span<const SqlLiteral> literals() const noexcept { return {literals_.data(), literals_.size()}; }
+    std::size_t literal_count() const noexcept { return literal_count_; }    // recorded or not
+    std::uint32_t placeholders() const noexcept { return placeholders_; }    // `?` or $n in the text
+
+    // The scanned text without comments, white space outside of quotes folded, trailing `;` removed; literals stay.
+    std::string_view statement();
+
+private:
+    template <SqlDialect D>
+    friend class SqlScanner;
+
+    const char* base() const noexcept { return buffer_.get() + kSentinel; }
+    static constexpr std::size_t kSentinel = 16;  // blanks in front, so that looking back needs no bounds check
+
+    SqlDialect dialect_;
+    std::unique_ptr<char[]> buffer_;
+    std::size_t capacity_ = 0;
+    std::size_t fingerprint_size_ = 0;
+    std::vector<SqlLiteral> literals_;
+    std::size_t literal_count_ = 0;
+    std::uint32_t placeholders_ = 0;
+    bool rewritten_ = false;  // something other than literals changed: statement() must rebuild the text
+    std::string_view text_;
+    std::string statement_;
+};
+
+}  // namespace tapscope
