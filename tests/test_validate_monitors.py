@@ -207,7 +207,8 @@ def test_an_application_without_access_log_gives_its_own_stamps_as_calls(tmp_pat
     _write(
         tmp_path,
         requests_tsv=f"request_id\tua_us\tud_us\tstatus\nR0\t{ua}\t{ua + 2_500}\t200\n",
-        statements_tsv=f"request_id\tordinal\tds_us\tdr_us\tthread_id\tform\nR0\t0\t{ua + 9}\t{ua + 99}\t9\ttext\n",
+        statements_tsv="request_id\tordinal\tds_us\tdr_us\tthread_id\tform\n"
+        f"R0\t0\t{ua + 9}\t{ua + 99}\t9\ttext\n",
     )
     found = events.load(tmp_path)
     assert found.calls["arrive_ns"].tolist() == [ua * 1000]

@@ -199,7 +199,8 @@ def _common_time(
 
     A call that was inside when one side began to watch is known to the other side only: the comparison begins
     when the last of them has left. At the end, a log lacks the calls that left after its last line: the
-    comparison ends before the first of them arrived.
+    comparison ends before the first of them arrived. A call without an answer counts as one of them when it
+    was open within a window of that line.
     """
     if not len(log_arrive) or not len(compared.tap_arrive):
         return 1, 0
@@ -210,7 +211,8 @@ def _common_time(
     open_at_log = (compared.tap_arrive < log_first) & (compared.tap_depart > log_first)
     first = max([first, *log_depart[open_at_capture].tolist(), *compared.tap_depart[open_at_log].tolist()])
     last = min(capture_ns[1], log_last)
-    after_log = (compared.tap_depart > log_last) | (compared.tap_arrive > log_last)
+    seen_until = compared.tap_depart + np.where(compared.tap_open, WINDOW_NS, 0)
+    after_log = (seen_until > log_last) | (compared.tap_arrive > log_last)
     last = min([last, *compared.tap_arrive[after_log].tolist()])
     return first, last
 

@@ -41,6 +41,7 @@ class Tap:
     node_names: list[str]
     begin_ns: Ints
     end_ns: Ints
+    still_open: NDArray[np.bool_]
     capture_ns: tuple[int, int]
     holes: Table
     counters: list[tuple[str, int, str]]
@@ -78,6 +79,7 @@ def read(run: RunFile) -> Tap:
         node_names=run.node_names(),
         begin_ns=stay.begin_ns,
         end_ns=np.where(stay.inside, stay.end_ns, -1),
+        still_open=stay.inside & ~stay.departed,
         capture_ns=(int(first), int(last)),
         holes=holes,
         counters=counters,

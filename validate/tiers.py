@@ -37,8 +37,8 @@ class Compared:
     """The calls of one tier, as the tap and as the logs have them, like with like.
 
     nodes : rows of nodes; what : in words what is compared; tap_rows, log_rows : rows of the calls tables
-    arrive and depart : ns, -1 for a departure that is not known; left_out : what one side has and the other
-        cannot
+    arrive and depart : ns, -1 for a departure that is not known; tap_open : the tap saw no answer; left_out :
+        what one side has and the other cannot
     """
 
     tier: str
@@ -48,6 +48,7 @@ class Compared:
     log_rows: Ints
     tap_arrive: Ints
     tap_depart: Ints
+    tap_open: NDArray[np.bool_]
     log_arrive: Ints
     log_depart: Ints
     left_out: dict[str, int]
@@ -97,8 +98,8 @@ def _likeness(tap: Tap, events: EventCalls, tier: str, taken: set[int]) -> list[
                 continue
             seen = np.sort(tap.begin_ns[allowed & (tap.calls["server_node"] == node)])
             likeness = pearson(np.diff(np.searchsorted(seen, edges)).astype(np.float64), logged)
-            if likeness > 0:
-                offers.append((likeness, tier, host, node))
+            # Not alike at all is still the best offer where there is no other: the comparison will say so.
+            offers.append((-1.0 if np.isnan(likeness) else likeness, tier, host, node))
     return offers
 
 
@@ -136,6 +137,7 @@ def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compa
         log_rows=rows,
         tap_arrive=tap.begin_ns[chosen],
         tap_depart=tap.end_ns[chosen],
+        tap_open=tap.still_open[chosen],
         log_arrive=events.calls["arrive_ns"][rows],
         log_depart=events.calls["depart_ns"][rows],
         left_out={name: value for name, value in left_out.items() if value},

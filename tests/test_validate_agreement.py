@@ -1,0 +1,220 @@
+"""Queue length by the tap against queue length by event monitors: windows, edges, losses, lag, verdict."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from event_logs import write_logs, write_run
+from simulator import APP, DB, WEB, simulate
+
+from tapscope.analyze.load import loads, window_edges
+from tapscope.store.codes import Protocol
+from tapscope.store.runfile import RunFile
+from tapscope.store.tables import Table
+from tapscope.validate import agreement, events, tap, tiers
+from tapscope.validate.agreement import Thresholds, TierAgreement
+from tapscope.validate.tiers import Compared
+
+MS = 1_000_000
+START = 1_790_000_000_000_000_000
+NOTHING: Table = {name: np.empty(0, dtype=np.int64) for name in ("begin_ns", "end_ns")}
+
+
+def _compared(tap_calls: list[tuple[int, int]], log_calls: list[tuple[int, int]]) -> Compared:
+    """Calls in milliseconds after START."""
+    sides = [np.array(calls, dtype=np.int64).reshape(-1, 2) * MS + START for calls in (tap_calls, log_calls)]
+    rows = [np.arange(len(side)) for side in sides]
+    (arrive, depart), (log_arrive, log_depart) = (side.T for side in sides)
+    still_open = np.zeros(len(arrive), dtype=bool)
+    return Compared("web", [0], "calls", *rows, arrive, depart, still_open, log_arrive, log_depart, {})
+
+
+def _agree(compared: Compared, seconds: float = 2.0, **tables: Table) -> TierAgreement:
+    capture = (START, START + int(seconds * 1e9))
+    holes, gaps = tables.get("holes", NOTHING), tables.get("gaps", NOTHING)
+    return agreement.agree(compared, capture, holes, gaps, ["web"])
+
+
+def _steady(seed: int, seconds: float, mean_ms: float = 30.0) -> list[tuple[int, int]]:
+    random = np.random.default_rng(seed)
+    count = int(seconds * 200)
+    begin = np.sort(random.integers(0, int(seconds * 1000), count))
+    return [(int(b), int(b + s)) for b, s in zip(begin, random.exponential(mean_ms, count) + 1, strict=True)]
+
+
+def test_equal_calls_agree_in_every_reading():
+    calls = _steady(1, 2.0)
+    found = _agree(_compared(calls, calls))
+    assert found.failures == found.undecided == []
+    for reading in found.readings:
+        assert (reading.pearson_r, reading.bias, reading.max_error) == (pytest.approx(1.0), 0.0, 0.0)
+    assert [reading.name for reading in found.readings] == ["concurrent", "concurrent_as_stamped", "started"]
+    assert found.lag_ns == pytest.approx(0, abs=50_000)
+
+
+def test_both_readings_are_what_they_say():
+    # One call of 120 ms that starts 40 ms into the first window (the example of milliScope 3.3).
+    found = _agree(_compared([(40, 160)], [(40, 160)]), seconds=0.3)
+    windows = found.windows
+    at = int(np.flatnonzero(windows["tap_arrivals"])[0])
+    assert windows["log_load"][at : at + 4].tolist() == pytest.approx([0.2, 1.0, 1.0, 0.2])
+    assert windows["log_arrivals"][at : at + 4].tolist() == [1, 0, 0, 0]
+
+
+def test_the_load_is_that_of_analyze():
+    world = simulate(seed=41, users=50, seconds=2.0)
+    calls, nodes = world.tables["calls"], world.tables["nodes"]
+    mine = calls["server_node"] == APP
+    arrive, depart = calls["arrive_ns"][mine], calls["depart_ns"][mine]
+    rows = np.arange(len(arrive))
+    pair = Compared("app", [APP], "", rows, rows, arrive, depart, depart < 0, arrive, depart, {})
+    found = agreement.agree(pair, (world.begin_ns, world.end_ns), NOTHING, NOTHING, ["", "", "app", ""])
+    answered = {name: values[calls["depart_ns"] >= 0] for name, values in calls.items()}
+    table = loads(answered, nodes, first_ns=world.begin_ns, last_ns=world.end_ns)
+    assert found.windows["tap_load"].tolist() == table["load"][table["node"] == APP].tolist()
+    assert found.windows["tap_max"].tolist() == table["max"][table["node"] == APP].tolist()
+
+
+@pytest.mark.parametrize("offset_ms", [0.7, -13.0, 2_500.0])
+def test_a_clock_offset_of_the_log_is_found_and_not_read_as_disagreement(offset_ms):
+    calls = _steady(2, 12.0)
+    pair = _compared(calls, calls)
+    offset = int(offset_ms * MS)
+    moved = Compared(
+        **(vars(pair) | {"log_arrive": pair.log_arrive + offset, "log_depart": pair.log_depart + offset})
+    )
+    found = _agree(moved, seconds=12.0)
+    assert found.lag_ns == pytest.approx(offset, abs=100_000)
+    assert found.failures == []
+    stamped, aligned = found.reading("concurrent_as_stamped"), found.reading("concurrent")
+    assert stamped.pearson_r < aligned.pearson_r
+    assert aligned.pearson_r > 0.999
+
+
+def test_a_log_of_other_calls_fails():
+    found = _agree(_compared(_steady(3, 4.0), _steady(4, 4.0)), seconds=4.0)
+    assert found.lag_ns is None
+    assert any("Pearson r is" in why for why in found.failures)
+
+
+def test_calls_that_the_log_shows_longer_fail_by_bias():
+    calls = _steady(5, 6.0)
+    found = _agree(_compared(calls, [(begin, end + 4) for begin, end in calls]), seconds=6.0)
+    concurrent = found.reading("concurrent")
+    assert concurrent.bias == pytest.approx(-200 * 0.004, rel=0.05)  # rate times 4 ms (Little)
+    assert [why for why in found.failures if why.startswith("bias is -")]
+    assert found.stay_ns["log_mean"] - found.stay_ns["tap_mean"] == pytest.approx(4 * MS, rel=0.01)
+
+
+def test_too_few_windows_and_logs_without_departures_are_undecided():
+    calls = _steady(6, 0.5)
+    assert "windows could be compared" in _agree(_compared(calls, calls), seconds=0.5).undecided[0]
+    pair = _compared(calls, calls)
+    arrivals_only = Compared(**(vars(pair) | {"log_depart": np.full(len(calls), -1)}))
+    found = _agree(arrivals_only, seconds=0.5)
+    assert [reading.name for reading in found.readings] == ["started"]
+    assert found.undecided == ["the log has no departures, so it gives no queue length"]
+
+
+def test_windows_touched_by_losses_are_left_out_by_name():
+    calls = _steady(7, 3.0)
+    lost = [call for call in calls if not 1_000 <= call[0] < 1_200]
+    hole = {"begin_ns": np.array([START + 1_000 * MS]), "end_ns": np.array([START + 1_450 * MS])}
+    without = _agree(_compared(lost, calls), seconds=3.0)
+    assert without.failures
+    found = _agree(_compared(lost, calls), seconds=3.0, holes=hole)
+    assert found.failures == []
+    assert found.windows_left_out["capture_loss"] == 10
+    gap = {"begin_ns": np.array([START + 1_000 * MS]), "end_ns": np.array([START + 1_450 * MS])}
+    found = _agree(_compared(calls, lost), seconds=3.0, gaps=gap)
+    assert found.failures == []
+    assert found.windows_left_out["log_loss"] == 10
+
+
+def test_edges_are_left_out_until_both_sides_know_every_call():
+    calls = _steady(8, 6.0)
+    begun_before = [(-400, 900), *calls]  # the capture began while a long call was inside
+    ended_early = [call for call in begun_before if call[1] < 5_000]  # the log stops at 5 s
+    seen = [call for call in begun_before if call[0] >= 0]
+    found = _agree(_compared(seen, ended_early), seconds=6.0)
+    used = found.windows["left_out"] == ""
+    first, last = found.windows["window_ns"][used][[0, -1]] - START
+    assert first >= 900 * MS
+    assert last + 50 * MS <= min(begin for begin, end in seen if end >= 5_000) * MS
+    assert found.reading("concurrent_as_stamped").max_error == pytest.approx(0.0)
+    assert found.windows_left_out == {"edge": int((~used).sum())}
+
+
+def test_touched_windows_against_a_twin():
+    random = np.random.default_rng(9)
+    edges = window_edges(START, START + 2_000 * MS, 50 * MS)
+    for _ in range(30):
+        begin = START + random.integers(-300 * MS, 2_300 * MS, 3)
+        end = begin + random.integers(0, 200 * MS, 3)
+        twin = [
+            any(b < high and e >= low for b, e in zip(begin, end, strict=True))
+            for low, high in pairwise(edges)
+        ]
+        assert agreement.touched(edges, begin, end).tolist() == twin
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("agreement")
+    world = simulate(seed=43, users=80, seconds=5.0, lose=3)
+    write_run(world, folder / "run.db")
+    logs = events.load(write_logs(world, folder / "events"))
+    with RunFile.open(folder / "run.db") as file:
+        return world, tap.read(file), logs
+
+
+def test_tiers_are_found_by_likeness_and_by_manifest(run):
+    _, seen, logs = run
+    assert tiers.nodes_of_tiers(seen, logs, {}) == {"web": [WEB], "app": [APP], "db": [DB]}
+    manifest = {"hosts": {"web": seen.node_names[WEB], "db": seen.node_names[DB]}, "ports": {"web": 80}}
+    assert tiers.nodes_of_tiers(seen, logs, manifest) == {"web": [WEB], "db": [DB], "app": [APP]}
+
+
+def test_only_statements_are_compared_at_the_database(run):
+    _, seen, logs = run
+    prepare = len(seen.classes)
+    seen.classes += [(int(Protocol.MYSQL), "PREPARE SELECT ?"), (int(Protocol.MYSQL), "PING")]
+    mine = np.flatnonzero(seen.calls["server_node"] == DB)
+    before = seen.calls["class_id"].copy()
+    seen.calls["class_id"][mine[:4]] = [prepare, prepare, prepare + 1, -1]
+    pair = tiers.compared(seen, logs, "db", [DB])
+    seen.calls["class_id"] = before
+    assert pair.left_out == {"tap_calls_without_statement": 4}
+    assert len(pair.tap_rows) == len(mine) - 4
+    assert pair.what == f"MYSQL SQL statements at {seen.node_names[DB]}"
+
+
+def test_responses_lost_by_the_tap_are_holes_until_the_next_call_of_the_connection(run):
+    world, seen, _ = run
+    calls = world.tables["calls"]
+    lost = np.flatnonzero(calls["flags"] & 2)
+    assert len(lost) == 3
+    assert set(calls["arrive_ns"][lost]) <= set(seen.holes["begin_ns"].tolist())
+    for row in lost:
+        later = calls["arrive_ns"][
+            (calls["conn"] == calls["conn"][row]) & (calls["arrive_ns"] > calls["arrive_ns"][row])
+        ]
+        ends = seen.holes["end_ns"][seen.holes["begin_ns"] == calls["arrive_ns"][row]]
+        assert not len(later) or later.min() in ends
+    assert {name: value for name, value, _ in seen.counters}["tap.lost_responses"] == 3
+
+
+def test_thresholds_decide():
+    calls = _steady(10, 3.0)
+    pair = _compared(calls, [(begin, end + 1) for begin, end in calls])
+    capture = (START, START + 3_000 * MS)
+    strict = agreement.agree(
+        pair, capture, NOTHING, NOTHING, ["web"], thresholds=Thresholds(bias_percent=0.1)
+    )
+    loose = agreement.agree(
+        pair, capture, NOTHING, NOTHING, ["web"], thresholds=Thresholds(bias_percent=20.0)
+    )
+    assert strict.failures
+    assert not loose.failures
