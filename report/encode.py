@@ -1,7 +1,7 @@
 """Columns to compact JSON that is safe inside a page: scaled integers, each as the step from the one before.
 
-A column becomes {"scale": s, "delta": [...]}: value i is the sum of the first i + 1 steps divided by s; null
-repeats no value: it stands for "nothing observed" and does not move the sum. assets/decode.js is the other half.
+A column becomes {"scale": s, "delta": [...]}: value i is the sum of the first i + 1 steps divided by s;
+null stands for "nothing observed" and does not move the sum. assets/decode.js is the other half.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def column(values: ArrayLike, scale: float = 1.0) -> dict[str, Any]:
 
 
 def axis(at_ns: np.ndarray[Any, np.dtype[np.int64]], start_ns: int) -> dict[str, Any]:
-    """Times relative to `start_ns` as {"first", "step", "count"} in ns where they are even, else delta-coded µs."""
+    """Times relative to `start_ns` as {"first", "step", "count"} in ns where they are even, else
+    delta-coded µs."""
     relative = at_ns - start_ns
     if len(relative) > 1:
         steps = np.diff(relative)
@@ -39,6 +40,6 @@ def axis(at_ns: np.ndarray[Any, np.dtype[np.int64]], start_ns: int) -> dict[str,
 
 
 def script_json(value: Any) -> str:
-    """JSON that cannot leave a script element, whatever text is in it: no '<', '>' or '&' stands as itself."""
+    """JSON that cannot leave a script element, whatever text is in it: '<', '>' and '&' are coded."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

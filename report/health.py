@@ -1,4 +1,4 @@
-"""What the capture lost, in words and as a verdict: each rule looks at one kind of loss and says why it matters.
+"""What the capture lost, in words and as a verdict: one rule per kind of loss, which says why it matters.
 
 Levels: 0 nothing lost, 1 read with care, 2 parts of the report cannot be trusted. The page shows the worst.
 """
@@ -32,8 +32,9 @@ class Finding:
 
 
 def findings(run: Run) -> list[Finding]:
-    """Every rule's finding, the worst first; rules that find nothing wrong say so where that is worth knowing."""
+    """Every rule's finding, the worst first; rules may also say that nothing is wrong."""
     found = [
+        *_unfinished(run),
         *_emptiness(run),
         *_drops(run),
         *_truncation(run),
@@ -86,9 +87,20 @@ def stream_bytes(run: Run) -> tuple[int, int, int]:
     return total("bytes"), total("missing"), total("unparsed")
 
 
+def _unfinished(run: Run) -> list[Finding]:
+    if run.meta.get("complete", True):
+        return []
+    why = (
+        f"The last stage that was done: {run.meta.get('stage', 'none')}. What is here was stored before that."
+    )
+    return [Finding(RED, "Tracing did not finish.", why)]
+
+
 def _emptiness(run: Run) -> list[Finding]:
     if packets(run) == 0 and not len(run.connections["first_ns"]):
-        return [Finding(RED, "The capture holds no packets.", "Is the mirror port set up, and the filter right?")]
+        return [
+            Finding(RED, "The capture holds no packets.", "Is the mirror port set up, and the filter right?")
+        ]
     if not len(run.calls["conn"]):
         why = "No known protocol was found. Ports that are not the usual ones can be named to tapscope trace."
         return [Finding(RED, "The capture holds no calls.", why)]
@@ -107,8 +119,15 @@ def _drops(run: Run) -> list[Finding]:
         return [Finding(GREEN, "The capture does not record how many packets the kernel dropped.")]
     if not dropped:
         return [Finding(GREEN, "No packet was dropped by the capturing host.")]
-    what = f"{count(dropped, 'packet')} dropped by the capturing host ({share(dropped, packets(run) + dropped)})."
-    return [Finding(_level(dropped, packets(run) + dropped), what, "Give tcpdump a larger buffer (-B) or fewer packets.")]
+    part = share(dropped, packets(run) + dropped)
+    what = f"{count(dropped, 'packet')} dropped by the capturing host ({part})."
+    return [
+        Finding(
+            _level(dropped, packets(run) + dropped),
+            what,
+            "Give tcpdump a larger buffer (-B) or fewer packets.",
+        )
+    ]
 
 
 def _truncation(run: Run) -> list[Finding]:
@@ -137,7 +156,11 @@ def _undecoded(run: Run) -> list[Finding]:
     if not undecoded:
         return []
     what = f"{count(undecoded, 'packet')} could not be decoded ({share(undecoded, packets(run))})."
-    return [Finding(AMBER if undecoded <= MUCH * packets(run) else RED, what, "The counters below say which kinds.")]
+    return [
+        Finding(
+            AMBER if undecoded <= MUCH * packets(run) else RED, what, "The counters below say which kinds."
+        )
+    ]
 
 
 def _unparsed(run: Run) -> list[Finding]:
@@ -152,8 +175,13 @@ def _unanswered(run: Run) -> list[Finding]:
     flags = run.calls["flags"].astype(np.int64)
     lost = int(np.count_nonzero(flags & CallFlag.LOST_RESPONSE))
     clipped = int(np.count_nonzero(flags & CallFlag.CLIPPED))
-    silent = int(np.count_nonzero((flags & CallFlag.UNANSWERED > 0) & (flags & CallFlag.LOST_RESPONSE == 0)
-                                  & (flags & CallFlag.CLIPPED == 0)))
+    silent = int(
+        np.count_nonzero(
+            (flags & CallFlag.UNANSWERED > 0)
+            & (flags & CallFlag.LOST_RESPONSE == 0)
+            & (flags & CallFlag.CLIPPED == 0)
+        )
+    )
     found = []
     if lost:
         what = f"{count(lost, 'call')} lost the response in a gap ({share(lost, len(flags))})."
@@ -162,7 +190,9 @@ def _unanswered(run: Run) -> list[Finding]:
         what = f"{count(silent, 'call')} without any response ({share(silent, len(flags))})."
         found.append(Finding(_level(silent, len(flags)), what))
     if clipped:
-        found.append(Finding(GREEN, f"{count(clipped, 'call reaches', 'calls reach')} over the edge of the capture."))
+        found.append(
+            Finding(GREEN, f"{count(clipped, 'call reaches', 'calls reach')} over the edge of the capture.")
+        )
     return found
 
 
@@ -176,7 +206,9 @@ def _unlinked(run: Run) -> list[Finding]:
     if not unknown:
         return [Finding(GREEN, f"Every call has a parent or begins a transaction.{quality}")]
     what = f"{count(unknown, 'call')} of unknown origin ({share(unknown, len(kind))}).{quality}"
-    return [Finding(AMBER if unknown <= 0.1 * len(kind) else RED, what, "They are missing from the transactions.")]
+    return [
+        Finding(AMBER if unknown <= 0.1 * len(kind) else RED, what, "They are missing from the transactions.")
+    ]
 
 
 def _notes(run: Run) -> list[Finding]:

@@ -1,7 +1,7 @@
 """Host metrics as strips: processor use of each host, and disk and network where a log has them.
 
-CPU comes joined on time with the load windows (`tapscope.hostmon.fuse`); disks and interfaces of a host are added
-up per sample and drawn as they were sampled.
+CPU comes joined on time with the load windows (`tapscope.hostmon.fuse`); disks and interfaces of a host are
+added up per sample and drawn as they were sampled.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tapscope.analyze.load import WINDOW_NS, window_edges
 from tapscope.hostmon.fuse import cpu_by_window, host_of_node
 from tapscope.report import encode
 from tapscope.report.run import Run
 from tapscope.store.dynamic import DynamicTable
 
-WIDTH_NS = 50_000_000
 CPU_SOURCES = {
     "cgroup_cpu": "control group of the host",
     "collectl_cpu": "whole machine",
@@ -43,7 +43,10 @@ FLOWS = (
         "disk", "collectl_disk", "disk", ("read_kib_per_s", "written_kib_per_s"), "KiB/s", 1.0,
         "read and written; hosts that share a kernel show the same disks",
     ),
-    Flow("network", "collectl_net", "interface", ("rx_bytes_per_s", "tx_bytes_per_s"), "bytes/s", 1.0, "both ways"),
+    Flow(
+        "network", "collectl_net", "interface", ("rx_bytes_per_s", "tx_bytes_per_s"), "bytes/s", 1.0,
+        "both ways",
+    ),
 )  # fmt: skip
 
 
@@ -68,7 +71,7 @@ def strips(run: Run) -> list[dict[str, Any]]:
 
 
 def _cpu(run: Run, nodes: dict[str, int], hosts: list[str]) -> list[dict[str, Any]]:
-    edges = np.arange(run.start_ns, run.end_ns + WIDTH_NS, WIDTH_NS, dtype=np.int64)
+    edges = window_edges(run.start_ns, run.end_ns, WINDOW_NS)  # those of the load series
     by_unit: dict[str, list[dict[str, Any]]] = {}
     notes: dict[str, str] = {}
     for host in hosts:
@@ -79,7 +82,9 @@ def _cpu(run: Run, nodes: dict[str, int], hosts: list[str]) -> list[dict[str, An
         notes[unit] = CPU_SOURCES.get(cpu.kind, cpu.kind)
         axis = encode.axis(edges[:-1], run.start_ns)
         by_unit.setdefault(unit, []).append(_series(run, nodes, host, axis, encode.column(cpu.busy, 10)))
-    return [_strip("cpu", unit, f"{notes[unit]}, mean of each window", series) for unit, series in by_unit.items()]
+    return [
+        _strip("cpu", unit, f"{notes[unit]}, mean of each window", series) for unit, series in by_unit.items()
+    ]
 
 
 def _flow(run: Run, nodes: dict[str, int], table: DynamicTable, flow: Flow) -> dict[str, Any] | None:

@@ -1,23 +1,20 @@
 """The report: one self-contained HTML file that works offline.
 
-Scripts are inlined and named by their SHA-256 in a content security policy, so that text from the network could not
-run even if it got through the escaping; nothing may be loaded from anywhere. plotly.js is taken from the installed
-plotly package when the report is written.
+Scripts are inlined and named by their SHA-256 in a content security policy, so that text from the network
+could not run even if it got through the escaping; nothing may be loaded from anywhere. plotly.js is taken
+from the installed plotly package when the report is written.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from html import escape
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
-
-import plotly.offline
 
 from tapscope.report import encode, health, hosts, sections, strips, tiers, topology, transactions
 from tapscope.report.run import PROTOCOL_NAMES, Run, read
@@ -44,11 +41,13 @@ def write(run_path: str | Path, out_path: str | Path) -> None:
     partial = out.with_name(out.name + ".partial")
     try:
         partial.write_text(text, encoding="utf-8")
-        os.replace(partial, out)
+        partial.replace(out)
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise TapscopeError(
-            f"the report cannot be written: {error.strerror}", path=out, remedy="Choose another file or free some space."
+            f"the report cannot be written: {error.strerror}",
+            path=out,
+            remedy="Choose another file or free some space.",
         ) from error
 
 
@@ -57,7 +56,7 @@ def page(run: Run) -> str:
     figures = tiers.figures(run)
     found = health.findings(run)
     agreement = sections.agreement(run)
-    code = [_END_OF_SCRIPT.sub(r"<\\/", text) for text in (plotly.offline.get_plotlyjs(), _scripts())]
+    code = [_END_OF_SCRIPT.sub(r"<\\/", text) for text in (_plotly(), _scripts())]
     return _fill(
         _asset("page.html"),
         {
@@ -74,7 +73,8 @@ def page(run: Run) -> str:
             "sources": sections.sources(run),
             "tiers": sections.tiers(figures),
             "topology": topology.svg(run),
-            "agreement": agreement or "<p>Not validated. <code>tapscope validate RUN.db --events DIR</code> compares "
+            "agreement": agreement
+            or "<p>Not validated. <code>tapscope validate RUN.db --events DIR</code> compares "
             "the queue lengths of the tap with the servers' own logs.</p>",
             "lost": sections.lost(run),
             "version": escape(_version()),
@@ -106,6 +106,17 @@ def _asset(name: str) -> str:
 
 def _scripts() -> str:
     return "\n".join(_asset(name) for name in SCRIPTS)
+
+
+def _plotly() -> str:
+    """plotly.js as the installed package has it."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise TapscopeError(
+            "the report needs the Python package plotly", remedy="Install it: pip install 'tapscope[report]'"
+        ) from error
+    return str(get_plotlyjs())
 
 
 def _policy(scripts: list[str]) -> str:

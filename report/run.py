@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapscope.store.codes import Protocol
 from tapscope.store.runfile import RunFile
-from tapscope.store.tables import Table
+
+Columns = dict[str, NDArray[Any]]
+"""A table of store/tables.py, or part of one."""
 
 COLOURS = 8
 """Tier colours in assets/page.css; a ninth tier begins again with the first."""
@@ -57,11 +60,11 @@ class Run:
     name: str
     start_ns: int
     end_ns: int
-    calls: Table
-    links: Table
-    traces: Table
-    nodes: Table
-    connections: Table
+    calls: Columns
+    links: Columns
+    traces: Columns
+    nodes: Columns
+    connections: Columns
     node_names: list[str]
     classes: list[tuple[int, str]]
     tiers: list[Tier]
@@ -110,7 +113,7 @@ def read(file: RunFile) -> Run:
     )
 
 
-def _node_names(file: RunFile, nodes: Table) -> list[str]:
+def _node_names(file: RunFile, nodes: Columns) -> list[str]:
     addresses = file.addresses()
     names = []
     for given, address, port in zip(file.node_names(), nodes["addr"], nodes["port"], strict=True):
@@ -119,7 +122,7 @@ def _node_names(file: RunFile, nodes: Table) -> list[str]:
     return names
 
 
-def _tiers(calls: Table, nodes: Table, names: list[str]) -> list[Tier]:
+def _tiers(calls: Columns, nodes: Columns, names: list[str]) -> list[Tier]:
     """Called nodes from the entry tier down; within a depth the busier first."""
     found = []
     pairs = calls["server_node"].astype(np.int64) * 256 + calls["protocol"]
@@ -134,12 +137,12 @@ def _tiers(calls: Table, nodes: Table, names: list[str]) -> list[Tier]:
     ]
 
 
-def _one_per_call(links: Table, count: int) -> Table:
+def _one_per_call(links: Columns, count: int) -> Columns:
     """Links in order of their child, one per call: those without a link are unknown with probability 0."""
     child = links["child"]
     if len(child) == count and (child == np.arange(count)).all():
         return links
-    whole: Table = {
+    whole: Columns = {
         "child": np.arange(count),
         "parent": np.full(count, -1, dtype=np.int64),
         "kind": np.full(count, 2, dtype=np.uint8),
@@ -152,7 +155,7 @@ def _one_per_call(links: Table, count: int) -> Table:
     return whole
 
 
-def _span(sources: list[dict[str, Any]], connections: Table, calls: Table) -> tuple[int, int]:
+def _span(sources: list[dict[str, Any]], connections: Columns, calls: Columns) -> tuple[int, int]:
     """First and last instant of the capture, from its sources or, failing those, from what it holds."""
     first = [s["first_ns"] for s in sources if s.get("kind", "capture") == "capture" and s["first_ns"] >= 0]
     last = [s["last_ns"] for s in sources if s.get("kind", "capture") == "capture" and s["last_ns"] >= 0]

@@ -12,6 +12,7 @@ import numpy as np
 from tapscope.report import losses
 from tapscope.report.health import AMBER, LEVEL_WORDS, RED, Finding, captures, packets, stream_bytes, verdict
 from tapscope.report.run import Run, protocol_name
+from tapscope.report.strips import event_node
 from tapscope.report.tiers import TierFigures
 from tapscope.report.words import count, duration, milliseconds, share, significant, size, utc
 from tapscope.store.codes import LinkKind
@@ -54,13 +55,15 @@ def table(head: Iterable[tuple[str, str]], rows: Iterable[Iterable[str]], name: 
     columns = list(head)
     cells = "".join(f'<th scope="col" class="{kind}">{escape(text)}</th>' for text, kind in columns)
     body = "".join(
-        "<tr>" + "".join(f'<td class="{kind}">{cell}</td>' for cell, (_, kind) in zip(row, columns, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f'<td class="{kind}">{cell}</td>' for cell, (_, kind) in zip(row, columns, strict=True))
+        + "</tr>"
         for row in rows
     )
     return (
         f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table id="{name}">'
-        f'<caption class="unseen">{escape(caption)}</caption><thead><tr>{cells}</tr></thead><tbody>{body}</tbody>'
-        "</table></div>"
+        f'<caption class="unseen">{escape(caption)}</caption><thead><tr>{cells}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
@@ -81,26 +84,28 @@ def overview(run: Run) -> str:
         tile(count(traces), "transactions", f"{share(whole, traces)} complete"),
     ]
     if inner:
-        tiles.append(tile(share(linked, inner), "of inner calls linked", f"{count(inner - linked)} of unknown origin"))
+        tiles.append(
+            tile(share(linked, inner), "of inner calls linked", f"{count(inner - linked)} of unknown origin")
+        )
     return "".join(tiles)
 
 
 def evidence_words(run: Run) -> str:
     """Evidence mode and expected quality, as one line of HTML."""
-    mode = run.meta.get("evidence", run.meta.get("evidence_mode"))
-    if isinstance(mode, int):
-        mode = ("all", "noids", "timing")[mode] if 0 <= mode <= 2 else str(mode)
+    options = run.meta.get("options")
+    mode = options.get("evidence") if isinstance(options, dict) else None
     parts = []
     if mode is not None:
-        text = EVIDENCE_WORDS.get(str(mode).lower(), "")
-        parts.append(f"Evidence mode <b>{escape(str(mode).lower())}</b>{': ' + text if text else ''}.")
+        text = EVIDENCE_WORDS.get(str(mode), "")
+        parts.append(f"Evidence mode <b>{escape(str(mode))}</b>{': ' + text if text else ''}.")
     linked = run.links["kind"] == LinkKind.LINKED
     if linked.any():
         probability = run.links["probability"][linked]
         wrong = float((1.0 - probability).sum())
         parts.append(
             f"Expected quality: mean link probability {probability.mean():.4f}, that is about "
-            f"{escape(significant(wrong) if wrong >= 0.05 else 'no')} wrong links of {escape(count(len(probability)))}; "
+            f"{escape(significant(wrong, 2) if wrong >= 0.05 else 'no')} wrong links of "
+            f"{escape(count(len(probability)))}; "
             f"{escape(share(int((probability < 0.9).sum()), len(probability)))} are below 0.9."
         )
     return " ".join(parts)
@@ -110,16 +115,17 @@ def banner(found: list[Finding]) -> str:
     """Health of the input in words, the worst first."""
     level = verdict(found)
     lines = "".join(
-        f'<li class="{LEVEL_CLASSES[f.level]}"><span class="mark" aria-hidden="true">{LEVEL_MARKS[f.level]}</span>'
+        f'<li class="{LEVEL_CLASSES[f.level]}">'
+        f'<span class="mark" aria-hidden="true">{LEVEL_MARKS[f.level]}</span>'
         f'<span><span class="unseen">{LEVEL_WORDS[f.level]}: </span>{escape(f.what)}'
-        f'{f" <span class=why>{escape(f.why)}</span>" if f.why else ""}</span></li>'
+        f"{f' <span class=why>{escape(f.why)}</span>' if f.why else ''}</span></li>"
         for f in found
     )
     title = {RED: "Parts of this report cannot be trusted", AMBER: "Good, with losses to know about"}
     return (
         f'<div id="health" class="banner {LEVEL_CLASSES[level]}" data-level="{LEVEL_CLASSES[level]}">'
         f'<h2><span class="mark" aria-hidden="true">{LEVEL_MARKS[level]}</span>Input health: '
-        f'{title.get(level, "the capture is whole")}</h2><ul>{lines}</ul></div>'
+        f"{title.get(level, 'the capture is whole')}</h2><ul>{lines}</ul></div>"
     )
 
 
@@ -150,7 +156,9 @@ def tiers(figures: list[TierFigures]) -> str:
     rows = []
     for f in figures:
         name = f'<span class="dot t{f.tier.colour}"></span>{escape(f.tier.name)}'
-        parents = f"{escape(share(f.linked, 1))}" if f.linked else ("begins here" if f.root > 0.5 else "0\u00a0%")
+        parents = (
+            f"{escape(share(f.linked, 1))}" if f.linked else ("begins here" if f.root > 0.5 else "0\u00a0%")
+        )
         rows.append(
             [
                 name,
@@ -164,7 +172,14 @@ def tiers(figures: list[TierFigures]) -> str:
                 escape(share(f.unknown, 1) if f.unknown else "0\u00a0%"),
             ]
         )
-    head = [("tier", ""), ("protocol", ""), ("calls", "n"), ("calls/s", "n"), ("queue mean", "n"), ("queue max", "n")]
+    head = [
+        ("tier", ""),
+        ("protocol", ""),
+        ("calls", "n"),
+        ("calls/s", "n"),
+        ("queue mean", "n"),
+        ("queue max", "n"),
+    ]
     head += [(f"{word} ms", "n") for word in ("mean", "p50", "p95", "p99", "max")]
     return table([*head, ("linked", "n"), ("unknown", "n")], rows, "tiers", "Figures per tier")
 
@@ -176,14 +191,14 @@ def agreement(run: Run) -> str:
         return ""
     subject = columns.get("subject") or columns.get("reading") or [""] * len(columns["tier"])
     measure = columns.get("measure") or columns.get("name") or []
-    tables = []
+    tables: list[str] = []
     for each in dict.fromkeys(subject):
         at = [row for row, text in enumerate(subject) if text == each]
         names = list(dict.fromkeys(measure[row] for row in at))
         rows = []
         for tier in dict.fromkeys(columns["tier"][row] for row in at):
             cells = {measure[row]: _value(columns, row) for row in at if columns["tier"][row] == tier}
-            rows.append([escape(str(tier)), *(cells.get(name, "–") for name in names)])
+            rows.append([_event_tier(run, str(tier)), *(cells.get(name, "–") for name in names)])
         unit = {measure[row]: columns["unit"][row] for row in at}
         head = [("tier", "")]
         head += [(f"{MEASURE_WORDS.get(n, n.replace('_', ' '))} {unit[n]}".strip(), "n") for n in names]
@@ -192,11 +207,24 @@ def agreement(run: Run) -> str:
     return _validation_verdict(run) + "".join(tables)
 
 
+def _event_tier(run: Run, name: str) -> str:
+    """Name of an event monitors' tier with the colour and name of the node that it is compared with."""
+    node = event_node(run, name)
+    tier = run.tier_of_node(node) if node is not None else None
+    if tier is None:
+        return escape(name)
+    text = name if tier.name == name else f"{name} ({tier.name})"
+    return f'<span class="dot t{tier.colour}"></span>{escape(text)}'
+
+
 def _value(columns: dict[str, list[Any]], row: int) -> str:
     value = columns["value"][row]
     if value is None:
         return escape(str(columns.get("detail", [""] * (row + 1))[row] or "–"))
-    text = f"{value:.5f}" if abs(value) <= 1 and value != int(value) else significant(value, 4)
+    if value == int(value):
+        text = count(int(value))
+    else:
+        text = f"{value:.5f}" if abs(value) <= 1 else significant(value, 4)
     low, high = (columns.get(bound, [None] * (row + 1))[row] for bound in ("low", "high"))
     if low is not None and high is not None:
         text += f" ({significant(low, 4)} to {significant(high, 4)})"
@@ -211,35 +239,60 @@ def _validation_verdict(run: Run) -> str:
     if verdict_text is None:
         return ""
     good = verdict_text in (True, "passed", "pass", "good", "agree", "agrees", "ok")
-    words = "agree" if verdict_text is True else "do not agree" if verdict_text is False else str(verdict_text)
-    return f'<p class="verdict {"good" if good else "care"}">Verdict: tap and event monitors: <b>{escape(words)}</b></p>'
+    words = (
+        "agree" if verdict_text is True else "do not agree" if verdict_text is False else str(verdict_text)
+    )
+    level = "good" if good else "care"
+    return f'<p class="verdict {level}">Verdict: tap and event monitors: <b>{escape(words)}</b></p>'
 
 
 def lost(run: Run) -> str:
     """Losses per listener and every counter with words."""
     rows = run.file.sql(
-        "SELECT server_addr, server_port, protocol, connections, midstream, bytes, missing_bytes, unparsed_bytes, "
-        "retransmits, syn_retransmits, duplicates FROM v_loss"
+        "SELECT server_addr, server_port, protocol, connections, midstream, bytes, missing_bytes, "
+        "unparsed_bytes, retransmits, syn_retransmits, duplicates FROM v_loss"
     )
     listeners = [
         [
             escape(f"{addr}:{port}"),
             escape(str(protocol)),
             *(escape(count(n)) for n in (connections, midstream)),
-            *(escape(size(n)) for n in (seen, missing, unparsed)),
+            *(escape(size(n)) if n else "0" for n in (seen, missing, unparsed)),
             *(escape(count(n)) for n in rest),
         ]
         for addr, port, protocol, connections, midstream, seen, missing, unparsed, *rest in rows
     ]
-    head = [("listener", ""), ("protocol", ""), ("connections", "n"), ("open before", "n"), ("stream bytes", "n")]
-    head += [("missing", "n"), ("not understood", "n"), ("retransmitted", "n"), ("SYN again", "n"), ("duplicates", "n")]
+    head = [
+        ("listener", ""),
+        ("protocol", ""),
+        ("connections", "n"),
+        ("open before", "n"),
+        ("stream bytes", "n"),
+    ]
+    head += [
+        ("missing", "n"),
+        ("not understood", "n"),
+        ("retransmitted", "n"),
+        ("SYN again", "n"),
+        ("duplicates", "n"),
+    ]
     counters = [
-        [escape(losses.stage(name)), escape(losses.words(name)), escape(count(value)), escape(unit), f"<code>{escape(name)}</code>"]
+        [
+            escape(losses.stage(name)),
+            escape(losses.words(name)),
+            escape(count(value)),
+            escape(unit),
+            f"<code>{escape(name)}</code>",
+        ]
         for name, value, unit in run.counters
         if value
     ]
     names = [("stage", ""), ("what", ""), ("number", "n"), ("unit", ""), ("counter", "")]
-    text = "<h3>Per listener</h3>" + table(head, listeners, "listeners", "Losses per listener") + "<h3>Counters</h3>"
+    text = (
+        "<h3>Per listener</h3>"
+        + table(head, listeners, "listeners", "Losses per listener")
+        + "<h3>Counters</h3>"
+    )
     if not counters:
         return text + "<p>No oddity was counted.</p>"
     return text + table(names, counters, "counters", "Counters")

@@ -2,8 +2,8 @@
 
 A strip is {"id", "group", "title", "note", "unit", "colour", "series": [...]}; a series is {"label", "role",
 "colour", "x", "y"} with x an axis and y a column of encode.py. Roles: mean, max, event, rate, host, mark.
-Windows are drawn as steps from their start, as stored; very long runs are merged into wider windows, in which a
-mean stays the time-weighted mean and a maximum the maximum, so that no peak is lost.
+Windows are drawn as steps from their start, as stored; very long runs are merged into wider windows, in
+which a mean stays the time-weighted mean and a maximum the maximum, so that no peak is lost.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.load import coarser, throughput_per_s
 from tapscope.report import encode
-from tapscope.report.run import Run, Tier, protocol_name
-from tapscope.store.tables import Table
+from tapscope.report.run import Columns, Run, Tier, protocol_name
 
 MAX_WINDOWS = 120_000
 """Windows per series in the page: 100 minutes at 50 ms. Longer runs are merged into wider windows."""
@@ -42,7 +42,7 @@ def strips(run: Run) -> list[dict[str, Any]]:
         table = {name: values[loads["node"] == tier.node] for name, values in loads.items()}
         if not len(table["window_ns"]):
             continue
-        series = merged(table, -(-len(table["window_ns"]) // MAX_WINDOWS))
+        series = coarser(table, max(1, -(-len(table["window_ns"]) // MAX_WINDOWS)))
         made["queue"].append(_queue(run, tier, series, events.get(tier.node)))
         made["throughput"].append(_throughput(run, tier, series))
         if tier.depth <= run.tiers[0].depth:
@@ -50,33 +50,9 @@ def strips(run: Run) -> list[dict[str, Any]]:
     return made["response"] + made["queue"] + made["throughput"]
 
 
-def merged(table: Table, factor: int) -> Table:
-    """Every `factor` windows of one node made one: load as time-weighted mean, max as max, counts as sums.
-
-    The mean response time is weighted by completions. Windows of one node must be in order and contiguous.
-    """
-    if factor <= 1:
-        return table
-    starts = np.arange(0, len(table["window_ns"]), factor)
-    width = np.add.reduceat(table["width_ns"], starts)
-    completions = np.add.reduceat(table["completions"].astype(np.int64), starts)
-    busy = np.where(table["completions"] > 0, table["pit_mean_ns"] * table["completions"], 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pit = np.where(completions > 0, np.add.reduceat(busy, starts) / completions, np.nan)
-    return {
-        "node": table["node"][starts],
-        "window_ns": table["window_ns"][starts],
-        "width_ns": width,
-        "load": np.add.reduceat(table["load"] * table["width_ns"], starts) / width,
-        "max": np.maximum.reduceat(table["max"], starts),
-        "arrivals": np.add.reduceat(table["arrivals"].astype(np.int64), starts),
-        "completions": completions,
-        "pit_mean_ns": pit,
-        "pit_max_ns": np.maximum.reduceat(table["pit_max_ns"], starts),
-    }
-
-
-def _strip(run: Run, tier: Tier, group: str, unit: str, note: str, series: list[dict[str, Any]]) -> dict[str, Any]:
+def _strip(
+    run: Run, tier: Tier, group: str, unit: str, note: str, series: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "id": f"{group}-{tier.node}",
         "group": group,
@@ -95,7 +71,7 @@ def _series(
     return {"label": label, "role": role, "colour": colour, "x": x, "y": encode.column(y, scale)}
 
 
-def _queue(run: Run, tier: Tier, table: Table, event: Table | None) -> dict[str, Any]:
+def _queue(run: Run, tier: Tier, table: Columns, event: Columns | None) -> dict[str, Any]:
     x = encode.axis(table["window_ns"], run.start_ns)
     series = [
         _series("max", "max", tier.colour, x, table["max"], 1),
@@ -107,13 +83,15 @@ def _queue(run: Run, tier: Tier, table: Table, event: Table | None) -> dict[str,
         windows = _merged_means(event, factor)
         at = encode.axis(windows["window_ns"], run.start_ns)
         if "tap_load" in windows and not np.allclose(windows["tap_load"], windows["load"], atol=0.0):
-            series.append(_series("tap, compared calls", "compared", tier.colour, at, windows["tap_load"], LOAD_SCALE))
+            series.append(
+                _series("tap, compared calls", "compared", tier.colour, at, windows["tap_load"], LOAD_SCALE)
+            )
         series.append(_series("event monitor", "event", 0, at, windows["load"], LOAD_SCALE))
         note = "tap and event monitor"
     return _strip(run, tier, "queue", "calls", note, series)
 
 
-def _merged_means(table: Table, factor: int) -> Table:
+def _merged_means(table: Columns, factor: int) -> Columns:
     if factor <= 1:
         return table
     starts = np.arange(0, len(table["window_ns"]), factor)
@@ -124,13 +102,19 @@ def _merged_means(table: Table, factor: int) -> Table:
     }
 
 
-def _throughput(run: Run, tier: Tier, table: Table) -> dict[str, Any]:
+def _throughput(run: Run, tier: Tier, table: Columns) -> dict[str, Any]:
     x = encode.axis(table["window_ns"], run.start_ns)
-    rate = table["completions"] / (table["width_ns"] / 1e9)
-    return _strip(run, tier, "throughput", "calls/s", "", [_series("completed", "rate", tier.colour, x, rate, 100)])
+    return _strip(
+        run,
+        tier,
+        "throughput",
+        "calls/s",
+        "",
+        [_series("completed", "rate", tier.colour, x, throughput_per_s(table), 100)],
+    )
 
 
-def _response(run: Run, tier: Tier, table: Table) -> dict[str, Any]:
+def _response(run: Run, tier: Tier, table: Columns) -> dict[str, Any]:
     x = encode.axis(table["window_ns"], run.start_ns)
     longest = np.where(table["pit_max_ns"] >= 0, table["pit_max_ns"] / 1e6, np.nan)
     series = [
@@ -146,18 +130,22 @@ def _response(run: Run, tier: Tier, table: Table) -> dict[str, Any]:
         if total > len(at):
             note += f", the longest {len(at)} marked"
     resent = run.connections["syn_retransmits"] > 0
-    resent &= (run.connections["syn_ns"] >= 0) & (run.connections["server_addr"] == run.nodes["addr"][tier.node])
+    resent &= (run.connections["syn_ns"] >= 0) & (
+        run.connections["server_addr"] == run.nodes["addr"][tier.node]
+    )
     if resent.any():
         when = np.sort(run.connections["syn_ns"][resent])[:MAX_MARKS]
-        series.append(_series("SYN sent again", "syn", 0, encode.axis(when, run.start_ns), np.zeros(len(when)), 1))
+        series.append(
+            _series("SYN sent again", "syn", 0, encode.axis(when, run.start_ns), np.zeros(len(when)), 1)
+        )
     return _strip(run, tier, "response", "ms", note, series)
 
 
 def slow_calls(run: Run, tier: Tier) -> tuple[NDArray[np.int64], NDArray[np.int64], float, int]:
     """Calls of a tier whose response time is over VLRT_FACTOR times the tier's mean.
 
-    Returns departure and response time (int64 ns, in order of departure, the longest MAX_MARKS), the threshold in
-    ns, and how many there are in all.
+    Returns departure and response time (int64 ns, in order of departure, the longest MAX_MARKS), the
+    threshold in ns, and how many there are in all.
     """
     calls = run.calls
     mine = (calls["server_node"] == tier.node) & (calls["depart_ns"] >= 0)
@@ -171,18 +159,18 @@ def slow_calls(run: Run, tier: Tier) -> tuple[NDArray[np.int64], NDArray[np.int6
     return depart[slow], stay[slow], threshold, total
 
 
-def _event_loads(run: Run) -> dict[int, Table]:
+def _event_loads(run: Run) -> dict[int, Columns]:
     """Queue length by event monitors, per node that it is compared with."""
     columns = run.file.read_columns("event_load")
     tiers = np.array(columns["tier"], dtype=object)
-    found: dict[int, Table] = {}
+    found: dict[int, Columns] = {}
     for name in dict.fromkeys(columns["tier"]):
         rows = np.flatnonzero(tiers == name)
         node = columns["tap_node"][rows[0]] if "tap_node" in columns else None
         node = event_node(run, name) if node is None or node < 0 else int(node)
         if node is None:
             continue
-        table: Table = {}
+        table: Columns = {}
         for column in ("window_ns", "load", "tap_load"):
             if column in columns and columns[column][rows[0]] is not None:
                 dtype = np.int64 if column == "window_ns" else np.float64
@@ -193,7 +181,7 @@ def _event_loads(run: Run) -> dict[int, Table]:
 
 
 def event_node(run: Run, name: str) -> int | None:
-    """Node of a tier of the event monitors: by its own name, or by the protocol in which such a tier is called."""
+    """Node of a tier of the event monitors: by its own name, or by the protocol it is called in."""
     for tier in run.tiers:
         if tier.name == name:
             return tier.node

@@ -11,7 +11,7 @@ from tapscope.report.run import Run, protocol_name
 from tapscope.report.words import count, duration
 
 BOX_WIDTH, BOX_HEIGHT = 168, 56
-COLUMN, ROW = 330, 92
+COLUMN, ROW = 352, 76
 MARGIN = 12
 MAX_NODES = 40
 
@@ -34,10 +34,14 @@ def edges(run: Run) -> list[Edge]:
     key |= calls["protocol"]
     values, place, number = np.unique(key, return_inverse=True, return_counts=True)
     ended = calls["depart_ns"] >= 0
-    total = np.bincount(place[ended], weights=(calls["depart_ns"] - calls["arrive_ns"])[ended], minlength=len(values))
+    total = np.bincount(
+        place[ended], weights=(calls["depart_ns"] - calls["arrive_ns"])[ended], minlength=len(values)
+    )
     known = np.bincount(place[ended], minlength=len(values))
     found = [
-        Edge(int(v >> 40), int(v >> 8 & 0xFFFFFFFF), int(v & 0xFF), int(n), float(t / k) if k else float("nan"))
+        Edge(
+            int(v >> 40), int(v >> 8 & 0xFFFFFFFF), int(v & 0xFF), int(n), float(t / k) if k else float("nan")
+        )
         for v, n, t, k in zip(values.tolist(), number, total, known, strict=True)
     ]
     return sorted(found, key=lambda edge: -edge.calls)
@@ -63,8 +67,8 @@ def svg(run: Run) -> str:
     parts = [
         f'<svg class="topology" viewBox="0 0 {width} {height}" style="max-width:{width}px" role="img" '
         'aria-label="Topology: nodes and who calls whom">',
-        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0 0L8 4L0 8z" class="tip"/></marker></defs>',
+        '<defs><marker id="tip" orient="auto" markerUnits="userSpaceOnUse" viewBox="0 0 8 8" refX="7" '
+        'refY="4" markerWidth="10" markerHeight="10"><path d="M0 0L8 4L0 8z" class="tip"/></marker></defs>',
     ]
     parts += [_arrow(run, edge, at, max(e.calls for e in found)) for edge in found]
     parts += [_box(run, node, *at[node]) for node in used]
@@ -84,9 +88,9 @@ def _arrow(run: Run, edge: Edge, at: dict[int, tuple[float, float]], most: int) 
     mean = f"mean {duration(edge.mean_ns)}"
     label_x, label_y = (x1 + x2) / 2, (y1 + y2) / 2
     return (
-        f'<g><title>{escape(name)}, {escape(mean)}</title>'
+        f"<g><title>{escape(name)}, {escape(mean)}</title>"
         f'<path class="edge" style="stroke-width:{weight:.1f}" marker-end="url(#tip)" '
-        f'd="M{x1:.0f} {y1:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2 - 2:.0f} {y2:.0f}"/>'
+        f'd="M{x1:.0f} {y1:.0f}C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2 - 1:.0f} {y2:.0f}"/>'
         f'<text class="edge-label" x="{label_x:.0f}" y="{label_y - 8:.0f}">{escape(name)}</text>'
         f'<text class="edge-label" x="{label_x:.0f}" y="{label_y + 17:.0f}">{escape(mean)}</text></g>'
     )

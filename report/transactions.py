@@ -1,7 +1,7 @@
 """Which transactions go into the page, and everything a waterfall needs about their calls.
 
-A page cannot hold a million transactions. It holds the slowest of the whole run, the slowest of each slice of time
-(so that any place on the strips has some), and a few of every response-time bucket; the page says so in words.
+A page cannot hold a million transactions. It holds the slowest of the whole run, the slowest of each slice of
+time (so that any place on the strips has some), and a few of every response-time bucket; the page says so.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.load import stays
 from tapscope.report import encode
-from tapscope.report.run import Run
-from tapscope.store.tables import Table
+from tapscope.report.run import Columns, Run
 
 SLOWEST = 100
 SLICES, PER_SLICE = 60, 5
@@ -52,7 +52,7 @@ def transactions(run: Run) -> dict[str, Any]:
 
 
 def buckets(stay: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Response-time bucket of each transaction and the edges (ns) of the buckets: five per decade, as many as used."""
+    """Response-time bucket of each transaction and the edges (ns) of the buckets, as many as used."""
     if not len(stay):
         return np.empty(0, dtype=np.int64), np.empty(0)
     index = np.floor(np.log10(np.maximum(stay, 1_000)) * BUCKETS_PER_DECADE + 1e-9).astype(np.int64)
@@ -92,9 +92,9 @@ def _within(first: NDArray[np.int64], most: int) -> int:
     return max(1, int(np.searchsorted(first, most, side="right")) - 1)
 
 
-def _members(run: Run, traces: NDArray[np.int64]) -> tuple[Table, NDArray[np.int64]]:
+def _members(run: Run, traces: NDArray[np.int64]) -> tuple[Columns, NDArray[np.int64]]:
     """Rows of trace_calls of the given traces, in order of trace and arrival, and where each trace begins."""
-    table = run.file.read_table("trace_calls")
+    table: Columns = run.file.read_table("trace_calls")
     place = np.full(len(run.traces["root"]), -1, dtype=np.int64)
     place[traces] = np.arange(len(traces))
     where = np.where(table["trace"] >= 0, place[table["trace"]], -1)
@@ -107,7 +107,9 @@ def _members(run: Run, traces: NDArray[np.int64]) -> tuple[Table, NDArray[np.int
     return {name: values[rows] for name, values in table.items()}, first
 
 
-def _rows(run: Run, rows: NDArray[np.int64], bucket: NDArray[np.int64], first: NDArray[np.int64]) -> dict[str, Any]:
+def _rows(
+    run: Run, rows: NDArray[np.int64], bucket: NDArray[np.int64], first: NDArray[np.int64]
+) -> dict[str, Any]:
     traces = run.traces
     root = traces["root"][rows].astype(np.int64)
     begin, end = traces["begin_ns"][rows], traces["end_ns"][rows]
@@ -135,11 +137,12 @@ def concurrent(
     """
     started = np.searchsorted(np.sort(begins), end, side="left")
     over = np.searchsorted(np.sort(ends[ends >= 0]), begin, side="right")
-    return np.maximum(started - over - 1, 0)
+    others: NDArray[np.int64] = np.maximum(started - over - 1, 0)
+    return others
 
 
-def _calls(run: Run, members: Table, first: NDArray[np.int64]) -> dict[str, Any]:
-    """Columns of the calls of all chosen transactions, one after the other; times relative to their root's arrival."""
+def _calls(run: Run, members: Columns, first: NDArray[np.int64]) -> dict[str, Any]:
+    """Columns of the calls of the chosen transactions in a row; times from their root's arrival."""
     call = members["call"].astype(np.int64)
     calls, links = run.calls, run.links
     root_at = calls["arrive_ns"][call[first[:-1]]] if len(call) else np.empty(0, dtype=np.int64)
@@ -190,11 +193,12 @@ def _queue_on_arrival(run: Run, call: NDArray[np.int64]) -> NDArray[np.int64]:
     """Calls that each call met at its node when it arrived, itself not counted."""
     calls = run.calls
     node = calls["server_node"][call]
+    stay = stays(calls)
     met = np.zeros(len(call), dtype=np.int64)
     for each in np.unique(node):
-        mine = (calls["server_node"] == each) & (calls["depart_ns"] >= 0)
+        mine = (calls["server_node"] == each) & stay.inside
         at = calls["arrive_ns"][call[node == each]]
-        before = np.searchsorted(np.sort(calls["arrive_ns"][mine]), at, side="left")
-        gone = np.searchsorted(np.sort(calls["depart_ns"][mine]), at, side="right")
+        before = np.searchsorted(np.sort(stay.begin_ns[mine]), at, side="left")
+        gone = np.searchsorted(np.sort(stay.end_ns[mine]), at, side="right")
         met[node == each] = np.maximum(before - gone, 0)
     return met

@@ -52,7 +52,7 @@ def size(value: int) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part in percent; a part that is not nothing never reads as 0 %, and one short of all never as 100 %."""
+    """A part in percent; more than nothing never reads as 0 %, and less than all never as 100 %."""
     if whole <= 0:
         return "–"
     percent = 100.0 * part / whole

@@ -4,7 +4,8 @@ A small discrete-event simulation in which every queue is real: users think and 
 worker threads, both servers take connections from pools, every node has processors that serve first come,
 first served, and the application server can stand still for a while (a stop-the-world collection).
 The tables that come out obey store/tables.py and agree with each other, as a tap between the hosts would
-see them. Nothing of the product is used except the column contracts, so that it can judge the product.
+see them. Nothing of the product is used except the column contracts and the run file, so that it can judge
+the product.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import random
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from tapscope.store.codes import (
     CallFlag,
     Direction,
@@ -26,6 +30,7 @@ from tapscope.store.codes import (
     Protocol,
     TokenKind,
 )
+from tapscope.store.runfile import RunFile
 from tapscope.store.tables import TABLES, Table, check
 
 START_NS = 1_790_000_000_000_000_000
@@ -37,6 +42,8 @@ NODE_NAMES = ["10.77.0.1", "10.77.0.11", "10.77.0.12", "10.77.0.13"]
 PORTS = (0, 80, 8009, 3306)
 PROTOCOLS = (Protocol.UNKNOWN, Protocol.HTTP, Protocol.AJP, Protocol.MYSQL)
 WEB, APP, DB = 1, 2, 3
+TIER_NAMES = {WEB: "web", APP: "app", DB: "db"}
+EVENT_LOAD = ("tier", "window_ns", "width_ns", "load", "max", "arrivals", "completions")
 
 # Route, mean application milliseconds, and its statements (index, how often at least, at most).
 PAGES = (
@@ -99,6 +106,53 @@ class Simulation:
         spans = np.array(self.busy[node], dtype=np.int64).reshape(-1, 2)
         area = np.diff(_area(spans[:, 0], spans[:, 1], edges))
         return edges[:-1], 100.0 * area / width_ns / self.processors[node]
+
+    def save(self, path: Path) -> None:
+        """Write a run file with everything that a tap gives."""
+        with RunFile.create(path) as run:
+            run.write_addresses(self.addresses)
+            run.write_classes(self.classes)
+            run.write_sources(self.sources)
+            run.write_counters(self.counters)
+            for name in TABLES:
+                run.write_table(name, self.tables[name])
+            run.write_node_names(NODE_NAMES)
+            run.set_meta("complete", True)
+
+    def write_host_logs(self, directory: Path) -> None:
+        """Write `hosts/<tier>/cgroup_cpu.csv` of each host: growing CPU time, sampled every 50 ms."""
+        for node, name in TIER_NAMES.items():
+            at, percent = self.cpu_percent(node)
+            used = np.cumsum(percent / 100.0 * self.processors[node] * 50_000_000).astype(np.int64)
+            folder = directory / "hosts" / name
+            folder.mkdir(parents=True)
+            rows = ["time_ns_begin,time_ns_end,usage_ns"]
+            ends = (at + 50_000_000).tolist()
+            rows += [
+                f"{end - 5_000},{end + 5_000},{use}" for end, use in zip(ends, used.tolist(), strict=True)
+            ]
+            (folder / "cgroup_cpu.csv").write_text("\n".join(rows) + "\n")
+
+    def event_loads(self, width_ns: int = 50_000_000) -> dict[str, list[Any]]:
+        """Columns of event_load: queue length by each tier's own log, in the windows of `loads`."""
+        windows = np.arange(self.begin_ns, self.end_ns, width_ns)
+        edges = np.append(windows, windows[-1] + width_ns)
+        columns: dict[str, list[Any]] = {name: [] for name in EVENT_LOAD}
+        for node, name in TIER_NAMES.items():
+            arrive, depart = self.event_calls(node)
+            mine = self.tables["loads"]["node"] == node
+            values = (
+                [name] * len(windows),
+                windows.tolist(),
+                [width_ns] * len(windows),
+                (np.diff(_area(arrive, depart, edges)) / width_ns).tolist(),
+                self.tables["loads"]["max"][mine].tolist(),
+                np.histogram(arrive, edges)[0].tolist(),
+                np.histogram(depart, edges)[0].tolist(),
+            )
+            for column, more in zip(EVENT_LOAD, values, strict=True):
+                columns[column] += more
+        return columns
 
     def event_calls(self, node: int, offset_ns: int = 0) -> tuple[NDArray, NDArray]:
         """Arrival and departure (int64 ns) of the calls of a node as its own log gives them."""
@@ -241,14 +295,17 @@ def simulate(
     stall_ms: float = 400.0,
     lose: int = 0,
 ) -> Simulation:
-    """Run the model. `lose` responses (chosen by the seed) fall into a gap of the tap; same seed, same result."""
+    """Run the model. `lose` responses (the seed chooses) fall into a gap; same seed, same result."""
     end = START_NS + int(seconds * 1e9)
     world = _World(seed, end)
     world.workers = _Pool(list(range(users)))
     processors = {WEB: 2, APP: 2, DB: 2}
     world.cpu = {node: _Pool(list(range(count))) for node, count in processors.items()}
     first_app, first_db = users, users + 40
-    world.pool = {APP: _Pool(list(range(first_app, first_db))), DB: _Pool(list(range(first_db, first_db + 12)))}
+    world.pool = {
+        APP: _Pool(list(range(first_app, first_db))),
+        DB: _Pool(list(range(first_db, first_db + 12))),
+    }
     for conn in range(users):
         world.start(world.user(conn, think_ms * 1e6), START_NS)
     if stall_at_s is not None:
@@ -330,7 +387,16 @@ def _tables(world: _World, users: int, lost: set[int], processors: dict[int, int
         "truncated_packets": 0,
     }
     return Simulation(
-        tables, classes, list(ADDRESSES), counters, [source], parent, world.busy, processors, START_NS, world.end
+        tables,
+        classes,
+        list(ADDRESSES),
+        counters,
+        [source],
+        parent,
+        world.busy,
+        processors,
+        START_NS,
+        world.end,
     )
 
 

@@ -2,6 +2,16 @@
 // Columns of encode.py back to arrays, and numbers as people read them.
 const Tapscope = {};
 
+// A part of the page that fails says so instead of staying empty.
+addEventListener("error", (event) => {
+  document.documentElement.dataset.error = event.message;
+  document.getElementById("failure").hidden = false;
+});
+addEventListener("unhandledrejection", (event) => {
+  document.documentElement.dataset.error = String(event.reason);
+  document.getElementById("failure").hidden = false;
+});
+
 Tapscope.column = ({ scale, delta }) => {
   const out = new Float64Array(delta.length);
   let sum = 0;

@@ -32,6 +32,10 @@ Tapscope.histogram = (() => {
     }, { displayModeBar: false, responsive: true });
   };
 
+  const tell = (bucket) => {
+    for (const listener of listeners) listener(bucket);
+  };
+
   const choose = (bucket) => {
     chosen = bucket;
     draw();
@@ -43,9 +47,22 @@ Tapscope.histogram = (() => {
       return;
     }
     draw();
-    chart.on("plotly_click", (event) => {
-      const bucket = event.points[0].pointIndex;
-      for (const listener of listeners) listener(bucket === chosen ? null : bucket);
+    // A whole column answers, so that a bar of one transaction is as easy to hit as a tall one.
+    let pressed = false;
+    chart.addEventListener("pointerdown", () => { pressed = true; }, true);
+    addEventListener("pointerup", (event) => {
+      if (!pressed) return;
+      pressed = false;
+      const area = chart.querySelector(".nsewdrag").getBoundingClientRect();
+      const bucket = Math.floor(count.length * (event.clientX - area.left) / area.width);
+      if (event.clientY <= area.bottom && count[bucket]) tell(bucket === chosen ? null : bucket);
+    });
+    chart.addEventListener("keydown", (event) => {
+      const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (event.key === "Escape") tell(null);
+      else if (!move) return;
+      else tell(Math.min(count.length - 1, Math.max(0, (chosen ?? (move > 0 ? -1 : count.length)) + move)));
+      event.preventDefault();
     });
     theme.onChange(draw);
   };

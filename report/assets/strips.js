@@ -153,7 +153,7 @@ Tapscope.strips = (() => {
           const number = lower(series.x, range[1]) - lower(series.x, range[0]);
           label.textContent = String(number);
         } else {
-          label.textContent = cursor === null ? `≤ ${significant(peak(series))}` : significant(valueAt(series, cursor));
+          label.textContent = cursor === null ? `peak ${significant(peak(series))}` : significant(valueAt(series, cursor));
         }
       });
     }
