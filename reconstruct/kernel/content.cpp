@@ -213,28 +213,19 @@ void Content::score_all() {
 
 void Content::drop_hopeless() {
     const auto& [parents, children] = problem_;
-    std::size_t kept = 0;
-    std::int64_t begin = 0;
-    const double cut = std::log(kHopeless);
+    std::vector<float> weight(candidates_.parent.size()), best(children.size(), -1e30f);
+    std::vector<std::uint8_t> hopeful(candidates_.parent.size());
     for (std::size_t c = 0; c < children.size(); ++c) {
-        const auto end = candidates_.offset[c + 1];
-        auto weight = [&](std::int64_t i) {
-            const auto a = parents.cls[candidates_.parent[i]];
-            return candidates_.content[i] + std::log(affinity_(a, children.cls[c]) + 1e-5);
-        };
-        double best = -1e300;
-        for (auto i = begin; i < end; ++i) best = std::max(best, weight(i));
-        for (auto i = begin; i < end; ++i) {
-            if (weight(i) < best + cut) continue;
-            candidates_.parent[kept] = candidates_.parent[i];
-            candidates_.content[kept] = candidates_.content[i];
-            ++kept;
+        for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
+            const double expected = affinity_(parents.cls[candidates_.parent[i]], children.cls[c]);
+            weight[i] = candidates_.content[i] + static_cast<float>(std::log(expected + 1e-5));
+            best[c] = std::max(best[c], weight[i]);
         }
-        begin = end;
-        candidates_.offset[c + 1] = static_cast<std::int64_t>(kept);
+        for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
+            hopeful[i] = weight[i] >= best[c] + static_cast<float>(std::log(kHopeless));
+        }
     }
-    candidates_.parent.resize(kept);
-    candidates_.content.resize(kept);
+    candidates_.retain([&](std::int64_t i) { return hopeful[i] != 0; });
 }
 
 }  // namespace tapscope::match

@@ -57,6 +57,23 @@ struct Candidates {
     }
     // Position of `p` among the candidates of `child`, or -1.
     std::int64_t find(std::size_t child, std::int32_t p) const noexcept;
+    // Drops every candidate i for which keep(i) is false. i is a position in `parent`.
+    template <class Keep>
+    void retain(Keep&& keep) {
+        std::int64_t kept = 0, begin = 0;
+        for (std::size_t c = 0; c + 1 < offset.size(); ++c) {
+            const auto end = offset[c + 1];
+            for (auto i = begin; i < end; ++i) {
+                if (!keep(i)) continue;
+                parent[kept] = parent[i];
+                content[kept++] = content[i];
+            }
+            begin = end;
+            offset[c + 1] = kept;
+        }
+        parent.resize(static_cast<std::size_t>(kept));
+        content.resize(static_cast<std::size_t>(kept));
+    }
 };
 
 Candidates find_candidates(const Problem& problem);
