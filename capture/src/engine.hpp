@@ -1,7 +1,9 @@
 // Packets in, tables out: decoder, tracker and recorder behind one door. No files, no clock, no globals.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 #include <unordered_map>
 
@@ -22,9 +24,9 @@ struct Settings {
 class Engine {
 public:
     explicit Engine(const Settings& settings)
-        : recorder_(settings.salt, settings.keep_text),
-          decoder_(recorder_.counters),
-          tracker_(recorder_, settings.limits, settings.port_map) {}
+        : recorder_(std::make_shared<Recorder>(settings.salt, settings.keep_text)),
+          decoder_(recorder_->counters),
+          tracker_(*recorder_, settings.limits, settings.port_map) {}
 
     // Headers of a few packets are decoded ahead, so that their flow table slots are in the cache when they are used.
     void packets(std::span<const Packet> batch) {
@@ -49,20 +51,22 @@ public:
     void tick(std::int64_t now_ns) { tracker_.tick(now_ns); }
     void finish() {
         tracker_.finish();
-        recorder_.counters.add("packets", packets_, Unit::packets);
-        recorder_.counters.add("tcp.segments", segments_, Unit::packets);
-        if (recorder_.classes.refused() > 0)
-            recorder_.counters.add("classes.beyond_bound", recorder_.classes.refused(), Unit::messages);
+        recorder_->counters.add("packets", packets_, Unit::packets);
+        recorder_->counters.add("tcp.segments", segments_, Unit::packets);
+        if (recorder_->classes.refused() > 0)
+            recorder_->counters.add("classes.beyond_bound", recorder_->classes.refused(), Unit::messages);
     }
 
-    Recorder& recorder() noexcept { return recorder_; }
+    Recorder& recorder() noexcept { return *recorder_; }
+    // The tables outlive the engine: numpy views them.
+    std::shared_ptr<Recorder> share_recorder() const noexcept { return recorder_; }
     Tracker& tracker() noexcept { return tracker_; }
     std::uint64_t packet_count() const noexcept { return packets_; }
     std::uint64_t segment_count() const noexcept { return segments_; }
 
 private:
     static constexpr std::size_t kAhead = 16;
-    Recorder recorder_;
+    std::shared_ptr<Recorder> recorder_;
     PacketDecoder decoder_;
     Tracker tracker_;
     std::uint64_t packets_ = 0, segments_ = 0;

@@ -22,6 +22,13 @@ std::unique_ptr<Source> open_file(const std::string& path, std::uint16_t index, 
                       "Name a pcap or pcapng file (also gzip, zstd or xz).");
 }
 
+void check_link_types(const SourceReport& report) {
+    if (report.packets == 0 || report.link_types.empty()) return;
+    for (const std::uint16_t type : report.link_types)
+        if (link_type_known(static_cast<LinkType>(type))) return;
+    throw SourceError("unknown link type " + std::to_string(report.link_types.front()), report.path, -1, kKnownLinkTypes);
+}
+
 MergedSources::MergedSources(std::vector<std::unique_ptr<Source>> sources)
     : sources_(std::move(sources)), lanes_(sources_.size()) {}
 

@@ -13,6 +13,9 @@ namespace tapscope {
 // Throws SourceError for what is not a capture.
 std::unique_ptr<Source> open_file(const std::string& path, std::uint16_t index, Counters& counters);
 
+// Throws SourceError when a source had packets but every interface of it is of an unknown link type.
+void check_link_types(const SourceReport& report);
+
 // Packets of several sources by time; packets of one source keep their order. A batch ends when any source has to
 // read on, because that moves its buffer.
 class MergedSources {

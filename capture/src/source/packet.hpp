@@ -70,5 +70,7 @@ protected:
 };
 
 bool link_type_known(LinkType type) noexcept;
+inline constexpr const char* kKnownLinkTypes =
+    "Known are Ethernet, Linux cooked v1/v2, raw IP and BSD loopback; capture on such an interface.";
 
 }  // namespace tapscope

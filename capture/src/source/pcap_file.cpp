@@ -44,9 +44,7 @@ PcapFile::PcapFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, Coun
     link_ = static_cast<LinkType>(type);
     report_.link_types.push_back(static_cast<std::uint16_t>(type));
     if (!link_type_known(link_))
-        throw SourceError("unknown link type " + std::to_string(type), report_.path, 20,
-                          "Known are Ethernet, Linux cooked v1/v2, raw IP and BSD loopback; capture on such an "
-                          "interface, or convert with editcap.");
+        throw SourceError("unknown link type " + std::to_string(type), report_.path, 20, kKnownLinkTypes);
     stream_->skip(kFileHeader);
 }
 

@@ -1,0 +1,151 @@
+"""Runs the C++ engine on capture files or on an interface and hands over its tables."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tapscope.capture import _native
+from tapscope.store.codes import Protocol
+from tapscope.store.errors import TapscopeError
+from tapscope.store.tables import Table
+
+SALT_BYTES = 16
+
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in total (0: not known), a few times a second at most."""
+
+
+@dataclass(frozen=True)
+class CaptureTables:
+    """What a capture holds. The tables have the columns of ``store.tables.TABLES`` and are views on C++ memory.
+
+    Messages stand in the order in which their first bytes could be read, which is not sorted by time across
+    connections. All times are int64 ns UTC by the clock of the tap, all sizes bytes.
+    """
+
+    connections: Table
+    messages: Table
+    evidence: Table
+    classes: list[tuple[int, str]]
+    """Protocol and text of each class; the row is the class_id."""
+    addresses: list[str]
+    """IP addresses as text; the row is the index in client_addr and server_addr."""
+    counters: list[tuple[str, int, str]]
+    """Every oddity by name, with its count and unit. Names starting with "unparsed." count bytes in no message."""
+    sources: list[dict[str, Any]]
+    """Per file or interface: path, format, packets, bytes, first_ns, last_ns, link_type, ts_resolution,
+    truncated_packets; received, dropped_by_kernel and dropped_by_interface where recorded; warning where reading
+    stopped early."""
+    examples: list[str]
+    """One raw text per class, only with keep_text (else empty strings)."""
+    interrupted: bool
+    """Ctrl-C stopped the reading: the tables hold what was read until then."""
+
+    def counter(self, name: str) -> int:
+        """Value of a named counter, 0 when it never counted."""
+        return next((value for known, value, _ in self.counters if known == name), 0)
+
+
+def read_files(
+    paths: Sequence[str | os.PathLike[str]],
+    salt: bytes | None = None,
+    keep_text: bool = False,
+    port_map: Mapping[int, int] | None = None,
+    progress: Progress | None = None,
+    limits: Mapping[str, int] | None = None,
+) -> CaptureTables:
+    """Read pcap and pcapng files (plain, gzip, zstd, xz; "-" is standard input), merged in time order.
+
+    `salt` (16 bytes, random when None) keys the evidence hashes; `port_map` gives the Protocol of a TCP port where
+    content is not to decide; `limits` overrides bounds of the engine (reorder_packets, held_bytes,
+    held_bytes_of_stream, connections). Raises TapscopeError with path, offset and remedy for what is not a capture;
+    a file that is cut is read up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
+    """
+    if not paths:
+        raise TapscopeError("no capture file was named", remedy="Name at least one pcap or pcapng file.")
+    try:
+        out = _native.read_files(
+            [os.fspath(path) for path in paths],
+            _salt(salt),
+            keep_text,
+            _ports(port_map),
+            progress,
+            dict(limits or {}),
+        )
+    except _native.SourceError as error:
+        raise _as_tapscope_error(error) from None
+    return CaptureTables(**out)
+
+
+def capture_live(
+    interface: str,
+    seconds: float | None = None,
+    packets: int | None = None,
+    *,
+    snaplen: int = 262144,
+    filter: str = "",
+    write: str | Path | None = None,
+    ring_bytes: int = 64 * 1024 * 1024,
+    promiscuous: bool = True,
+    user: str | None = None,
+    salt: bytes | None = None,
+    keep_text: bool = False,
+    port_map: Mapping[int, int] | None = None,
+    progress: Progress | None = None,
+) -> CaptureTables:
+    """Capture on an interface by libpcap until `seconds`, `packets` or Ctrl-C (whichever comes first).
+
+    `filter` is a BPF expression, `write` a pcap file that gets every packet, `ring_bytes` the size of the kernel's
+    ring. `user` gives up root for good once the interface and the file are open. The one entry of `sources` has
+    libpcap's counters: received, dropped_by_kernel, dropped_by_interface. Raises TapscopeError.
+    """
+    try:
+        out = _native.capture_live(
+            interface,
+            seconds,
+            packets,
+            snaplen,
+            filter,
+            "" if write is None else os.fspath(write),
+            ring_bytes,
+            promiscuous,
+            user or "",
+            _salt(salt),
+            keep_text,
+            _ports(port_map),
+            progress,
+        )
+    except _native.SourceError as error:
+        raise _as_tapscope_error(error) from None
+    return CaptureTables(**out)
+
+
+def _salt(salt: bytes | None) -> bytes:
+    if salt is None:
+        return secrets.token_bytes(SALT_BYTES)
+    if len(salt) != SALT_BYTES:
+        raise TapscopeError(f"the salt has {len(salt)} bytes, not {SALT_BYTES}")
+    return salt
+
+
+def _ports(port_map: Mapping[int, int] | None) -> dict[int, int]:
+    known = {Protocol.HTTP, Protocol.AJP, Protocol.MYSQL}
+    out: dict[int, int] = {}
+    for port, protocol in (port_map or {}).items():
+        if not 0 < port < 65536:
+            raise TapscopeError(f"port map: {port} is not a TCP port", remedy="Ports are 1 to 65535.")
+        if protocol not in known:
+            names = ", ".join(sorted(item.name.lower() for item in known))
+            raise TapscopeError(f"port map: no dissector for protocol {protocol}", remedy=f"Known are {names}.")
+        out[port] = int(protocol)
+    return out
+
+
+def _as_tapscope_error(error: Exception) -> TapscopeError:
+    what, path, offset, remedy = error.args
+    return TapscopeError(what, path=path or None, offset=offset, remedy=remedy or None)

@@ -1,0 +1,128 @@
+#include "source/live.hpp"
+
+#include <grp.h>
+#include <pcap/pcap.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tapscope {
+namespace {
+
+constexpr std::size_t kArena = 4 * 1024 * 1024;
+constexpr int kWaitMs = 100;
+
+[[noreturn]] void fail(const std::string& what, const std::string& where, const std::string& remedy) {
+    throw SourceError(what, where, -1, remedy);
+}
+
+}  // namespace
+
+struct LiveSource::Handles {
+    pcap_t* pcap = nullptr;
+    pcap_dumper_t* dumper = nullptr;
+    ~Handles() {
+        if (dumper != nullptr) pcap_dump_close(dumper);
+        if (pcap != nullptr) pcap_close(pcap);
+    }
+};
+
+void become_user(const std::string& user) {
+    if (geteuid() != 0) return;
+    const passwd* entry = getpwnam(user.c_str());
+    if (entry == nullptr) fail("no such user: " + user, "", "Name an existing unprivileged user.");
+    if (initgroups(user.c_str(), entry->pw_gid) != 0 || setgid(entry->pw_gid) != 0 || setuid(entry->pw_uid) != 0)
+        fail("cannot become user " + user + ": " + std::strerror(errno), "", "Start as root, or without a user.");
+}
+
+LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
+    : handles_(std::make_unique<Handles>()), counters_(counters) {
+    report_.path = settings.interface;
+    report_.format = "live";
+    char error[PCAP_ERRBUF_SIZE] = "";
+    pcap_t* pcap = handles_->pcap = pcap_create(settings.interface.c_str(), error);
+    if (pcap == nullptr) fail(std::string("cannot open the interface: ") + error, settings.interface, "See ip link.");
+    pcap_set_snaplen(pcap, settings.snaplen);
+    pcap_set_promisc(pcap, settings.promiscuous ? 1 : 0);
+    pcap_set_timeout(pcap, kWaitMs);
+    pcap_set_buffer_size(pcap, settings.ring_bytes);
+    if (pcap_set_tstamp_precision(pcap, PCAP_TSTAMP_PRECISION_NANO) != 0) fraction_ns_ = 1000;
+    const int status = pcap_activate(pcap);
+    if (status < 0) {
+        const std::string text = pcap_geterr(pcap);
+        const std::string what = std::string("cannot capture: ") + pcap_statustostr(status) + (text.empty() ? "" : " (" + text + ")");
+        fail(what, settings.interface,
+             status == PCAP_ERROR_PERM_DENIED ? "Run as root or give the process CAP_NET_RAW." : "See ip link.");
+    }
+    fraction_ns_ = pcap_get_tstamp_precision(pcap) == PCAP_TSTAMP_PRECISION_NANO ? 1 : 1000;
+    report_.resolution = fraction_ns_ == 1 ? "1 ns" : "1 us";
+    const int type = pcap_datalink(pcap);
+    link_ = static_cast<LinkType>(type);
+    report_.link_types.push_back(static_cast<std::uint16_t>(type));
+    if (!link_type_known(link_))
+        fail("unknown link type " + std::to_string(type), settings.interface, "Capture on an Ethernet interface.");
+    if (!settings.filter.empty()) {
+        bpf_program program{};
+        if (pcap_compile(pcap, &program, settings.filter.c_str(), 1, PCAP_NETMASK_UNKNOWN) != 0)
+            fail(std::string("the filter is not valid: ") + pcap_geterr(pcap), settings.interface,
+                 "See man pcap-filter.");
+        const int set = pcap_setfilter(pcap, &program);
+        pcap_freecode(&program);
+        if (set != 0) fail(std::string("the filter was refused: ") + pcap_geterr(pcap), settings.interface, "");
+    }
+    if (!settings.write_path.empty()) {
+        handles_->dumper = pcap_dump_open(pcap, settings.write_path.c_str());
+        if (handles_->dumper == nullptr)
+            fail(std::string("cannot be written: ") + pcap_geterr(pcap), settings.write_path,
+                 "Check the path and its permissions.");
+    }
+    if (pcap_setnonblock(pcap, 0, error) != 0) fail(error, settings.interface, "");
+    if (!settings.user.empty()) become_user(settings.user);
+    arena_.resize(kArena);
+}
+
+LiveSource::~LiveSource() = default;
+
+void LiveSource::take(std::uint32_t captured, std::uint32_t length, std::int64_t time_ns, const std::uint8_t* data) {
+    std::memcpy(arena_.data() + used_, data, captured);
+    batch_->push_back({arena_.data() + used_, captured, length, time_ns, link_, 0});
+    used_ += captured;
+    note(batch_->back());
+}
+
+void LiveSource::fill(std::vector<Packet>& batch) {
+    batch.clear();
+    batch_ = &batch;
+    used_ = 0;
+    const auto callback = [](u_char* self, const pcap_pkthdr* header, const u_char* data) {
+        auto* source = reinterpret_cast<LiveSource*>(self);
+        if (source->handles_->dumper != nullptr)
+            pcap_dump(reinterpret_cast<u_char*>(source->handles_->dumper), header, data);
+        const std::int64_t time_ns = std::int64_t{header->ts.tv_sec} * 1'000'000'000 +
+                                     std::int64_t{header->ts.tv_usec} * source->fraction_ns_;
+        source->take(header->caplen, header->len, time_ns, data);
+        if (source->used_ + 262144 + 64 > source->arena_.size()) pcap_breakloop(source->handles_->pcap);
+    };
+    const int got =
+        pcap_dispatch(handles_->pcap, static_cast<int>(kBatch), callback, reinterpret_cast<u_char*>(this));
+    if (got == PCAP_ERROR) {
+        counters_.add("source.live_error");
+        fail(std::string("capturing stopped: ") + pcap_geterr(handles_->pcap), report_.path, "See ip link.");
+    }
+}
+
+void LiveSource::update_counters() {
+    pcap_stat stat{};
+    if (pcap_stats(handles_->pcap, &stat) == 0) {
+        report_.drops_known = true;
+        report_.received = stat.ps_recv;
+        report_.dropped_by_kernel = stat.ps_drop;
+        report_.dropped_by_interface = stat.ps_ifdrop;
+    }
+    if (handles_->dumper != nullptr && pcap_dump_flush(handles_->dumper) != 0)
+        fail(std::string("writing failed: ") + std::strerror(errno), report_.path, "Is the disk full?");
+}
+
+}  // namespace tapscope
