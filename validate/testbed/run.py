@@ -64,7 +64,7 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
         logs.mkdir()
         launcher = Launcher(network, groups, logs)
         stack.callback(launcher.stop_all)
-        manifest = _manifest(options, paths, network, groups, command)
+        manifest = {"name": name, **_manifest(options, paths, network, groups, command)}
         _Session(options, paths, out.absolute(), scratch, launcher, manifest, say).conduct()
     _after(options, out, manifest)
     return manifest

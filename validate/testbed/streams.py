@@ -20,7 +20,7 @@ class Piece:
 
 @dataclass
 class Run:
-    """Bytes without a gap. begin counts from the stream's first byte; after_gap: earlier bytes are missing."""
+    """Bytes without a gap, from `begin` of the stream on. after_gap: bytes before them are missing."""
 
     begin: int
     data: bytes

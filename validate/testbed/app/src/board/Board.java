@@ -18,7 +18,7 @@ public final class Board implements ServletContextListener {
     boolean holdConnection;
     /** Passes of the text formatter over each rendered piece; more passes, more CPU per page. */
     int work;
-    final Cache<Long, String> nicks = new Cache<>(400, 8_000);
+    final Cache<Long, String> nicks = new Cache<>(200, 3_000);
     final Cache<String, Row> sessions = new Cache<>(300, 10_000);
     final Cache<String, java.util.List<Row>> lists = new Cache<>(64, 5_000);
 

@@ -46,6 +46,14 @@ final class BrowsePages {
         for (Row story : stories) {
             page.heading(story.text("title")).body(story.text("lead"));
         }
+        visit.db.endGroup();
+        List<Row> newest = visit.db.prepared("SELECT id, subject, score FROM comments"
+                + " WHERE score >= 0 {id} ORDER BY id DESC LIMIT 5");
+        for (Row comment : newest) {
+            page.link("comment?comment=" + comment.number("id"), comment.text("subject"));
+            page.line("score " + comment.number("score"));
+        }
+        visit.db.endGroup();
         storyLines(visit, page, stories);
         visit.send(page);
     }

@@ -47,6 +47,9 @@ final class MemberPages {
         long user = visit.number("user", 1);
         long number = visit.number("page", 0);
         Page page = visit.page("Stories by " + visit.nick(user));
+        List<Row> count = visit.db.text("SELECT COUNT(*) AS n, SUM(score) AS score FROM stories"
+                + " WHERE author_id = ? AND status = 1", user);
+        page.line(count.get(0).number("n") + " stories, score " + count.get(0).number("score"));
         List<Row> stories = visit.db.prepared("SELECT id, author_id, topic_id, title, comments FROM stories"
                 + " WHERE author_id = ? {id} ORDER BY id DESC LIMIT ?, 6", user, number * 6);
         for (Row story : stories) {
