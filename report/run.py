@@ -14,6 +14,21 @@ from tapscope.store.runfile import RunFile
 Columns = dict[str, NDArray[Any]]
 """A table of store/tables.py, or part of one."""
 
+CALL_COLUMNS = (
+    "conn",
+    "client_node",
+    "server_node",
+    "protocol",
+    "class_id",
+    "arrive_ns",
+    "request_end_ns",
+    "response_begin_ns",
+    "depart_ns",
+    "status",
+    "flags",
+)
+"""Columns of calls that the report uses; reading is most of its time."""
+
 COLOURS = 8
 """Tier colours in assets/page.css; a ninth tier begins again with the first."""
 
@@ -88,7 +103,7 @@ class Run:
 
 def read(file: RunFile) -> Run:
     """Read an open run file. A run without calls is fine: the report then says what was seen instead."""
-    calls = file.read_table("calls")
+    calls = file.read_table("calls", CALL_COLUMNS)
     nodes = file.read_table("nodes")
     names = _node_names(file, nodes)
     sources = file.sources()

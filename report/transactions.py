@@ -94,7 +94,8 @@ def _within(first: NDArray[np.int64], most: int) -> int:
 
 def _members(run: Run, traces: NDArray[np.int64]) -> tuple[Columns, NDArray[np.int64]]:
     """Rows of trace_calls of the given traces, in order of trace and arrival, and where each trace begins."""
-    table: Columns = run.file.read_table("trace_calls")
+    listed = ",".join(map(str, traces.tolist()))
+    table: Columns = run.file.read_table("trace_calls", where=f"trace IN ({listed})")
     place = np.full(len(run.traces["root"]), -1, dtype=np.int64)
     place[traces] = np.arange(len(traces))
     where = np.where(table["trace"] >= 0, place[table["trace"]], -1)

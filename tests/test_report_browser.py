@@ -389,3 +389,44 @@ def test_page_loads_without_complaint_and_asks_for_nothing(browser: Any, page: P
         report_browser.load(browser, page)
     assert browser.execute_script("return performance.getEntriesByType('resource').map((e) => e.name)") == []
     assert Canary.seen == []
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    """A run with so many windows that they cannot all be drawn, and the load of its entry tier."""
+    simulation = simulate(seed=2, users=5, seconds=1.0)
+    windows = 30_000
+    generator = np.random.default_rng(4)
+    load = generator.random(windows)
+    load[generator.integers(0, windows, 12)] = 50.0 + np.arange(12)  # single windows that stand out
+    width = 50_000_000
+    simulation.tables["loads"] = {
+        "node": np.full(windows, WEB, dtype=np.int32),
+        "window_ns": simulation.begin_ns + np.arange(windows, dtype=np.int64) * width,
+        "width_ns": np.full(windows, width),
+        "load": load,
+        "max": np.ceil(load).astype(np.int32),
+        "arrivals": np.ones(windows, dtype=np.int32),
+        "completions": np.ones(windows, dtype=np.int32),
+        "pit_mean_ns": np.full(windows, 1e6),
+        "pit_max_ns": np.full(windows, 1_000_000),
+    }
+    simulation.sources[0]["last_ns"] = simulation.begin_ns + windows * width
+    folder = tmp_path_factory.mktemp("long")
+    simulation.save(folder / "run.db")
+    html.write(folder / "run.db", folder / "report.html")
+    return folder / "report.html", load
+
+
+def test_long_series_keep_every_peak_and_show_all_windows_when_zoomed(
+    browser: Any, long_run: tuple[Path, np.ndarray]
+) -> None:
+    page, load = long_run
+    report_browser.load(browser, page)
+    drawn = series(browser, f"queue-{WEB}")["tap"][1]
+    assert len(drawn) < 5_000
+    assert set(np.sort(load)[-12:].round(3)) <= set(drawn.round(3))
+    browser.execute_script("Tapscope.strips.setRange(100, 200);")
+    x, y = series(browser, f"queue-{WEB}")["tap"]
+    inside = (x >= 100) & (x < 200)
+    np.testing.assert_allclose(y[inside], load[2000:4000], atol=0.00051)
