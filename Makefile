@@ -38,7 +38,7 @@ demo: .stamps/installed ## set up, run the main job on a real capture, say where
 test: packages-test cpp-tests .stamps/installed .stamps/python-test ## set up, run the C++ tests and all Python tests (PYTEST_ARGS=...)
 	@pytest $(PYTEST_ARGS)
 
-lint: .stamps/python-lint .stamps/installed source-tree ## ruff, mypy, clang-format and the import direction
+lint: .stamps/python-build .stamps/python-lint source-tree ## ruff, mypy, clang-format and the import direction
 	@setup/lint
 
 format: .stamps/python-lint ## rewrite every source with ruff and clang-format
