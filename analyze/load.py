@@ -104,7 +104,8 @@ def _ramps(since: Int, at: Int) -> Int:
     """Sum over `since` (sorted) of max(0, at - since), modulo 2**64."""
     prefix = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(since)])
     count = np.searchsorted(since, at, side="right")
-    return count * at - prefix[count]
+    area: Int = count * at - prefix[count]
+    return area
 
 
 def level(begin_ns: Int, end_ns: Int, at_ns: Int) -> Int:
@@ -205,7 +206,8 @@ def _node_loads(node: int, here: NDArray[np.bool_], stay: Stays, edges: Int) -> 
 
 def throughput_per_s(table: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
     """Completions per second of each row of a loads table (the straightforward throughput of III-B)."""
-    return table["completions"] * 1e9 / table["width_ns"]
+    rate: NDArray[np.float64] = table["completions"] * 1e9 / table["width_ns"]
+    return rate
 
 
 def coarser(table: Mapping[str, NDArray[Any]], factor: int) -> tables.Table:

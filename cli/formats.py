@@ -68,6 +68,7 @@ COLUMN_MEANING = {
     "address.text": ("", "IPv4 or IPv6 address"),
     "class.protocol": ("", "Protocol"),
     "class.text": ("", "route template or statement fingerprint, values masked"),
+    "class.example": ("", "a raw text of this class (stored with --keep-text only)"),
     "node.name": ("", "address, or address:port where several nodes share one"),
     "host_table.name": ("", "name of the table: host_KIND_HOST"),
     "host_table.host": ("", "host"),
@@ -154,7 +155,7 @@ EXPORT_COLUMN = {
 
 INTRO = """# Formats
 
-Generated from the program by `python -m tapscope.cli.manual docs`; a test fails when the two differ.
+Made from the program by `python -m tapscope.cli.manual docs`; a test fails when they differ.
 
 All times are int64 nanoseconds since the Unix epoch, UTC, by the clock of the tap (`*_ns`; host logs and
 event monitors: by their own clock). -1 in such a column means: not observed. Sizes are bytes. Words are used
@@ -164,18 +165,22 @@ as [architecture.md](architecture.md) uses them.
 
 What `tapscope testbed run` leaves and `tapscope trace DIR` takes. Only the capture is needed.
 
-| path | content |
-| --- | --- |
-| `capture/*.pcap[ng]`, also packed, also directly in the folder | packets; recognised by their first bytes,
-merged in time order | | `hosts/HOST/...` | Collectl raw and plot files (also `.gz`), `cgroup_cpu.csv`: loaded
-as host HOST | | `manifest.json` | one JSON object that describes the run; `hosts` maps host names to
-addresses, which joins host logs with nodes | | `events/...` | logs of the servers; read by `tapscope
-validate` only | | `truth/calls.csv.gz` | true transactions of the requests; read by `tapscope validate` only
-|
+{run_directory}
 
 `cgroup_cpu.csv` has a header line `time_ns_begin,time_ns_end,usage_ns,user_ns,system_ns` and one line per
 sample: times before and after the reading, then CPU time that only grows.
 """
+
+RUN_DIRECTORY = (
+    ("`capture/*.pcap`, also packed", "packets: every file that begins like a capture, merged in time order"),
+    ("`hosts/HOST/...`", "Collectl raw and plot files (also `.gz`), `cgroup_cpu.csv`: loaded as host HOST"),
+    (
+        "`manifest.json`",
+        "describes the run; `hosts` maps host names to addresses and so joins host logs with nodes",
+    ),
+    ("`events/...`", "logs of the servers; read by `tapscope validate` only"),
+    ("`truth/calls.csv.gz`", "true transactions of the requests; read by `tapscope validate` only"),
+)
 
 RUN_FILE = """## Run file
 
@@ -192,13 +197,14 @@ def formats_md() -> str:
     connection = sqlite3.connect(":memory:")
     for _, _, text in schema.migrations():
         connection.executescript(text)
-    out = [INTRO, RUN_FILE]
+    directory = _markdown(("path", "content"), list(RUN_DIRECTORY))
+    out = [INTRO.replace("{run_directory}\n", directory), RUN_FILE]
     contract = {sql: name for name, sql in SQL_NAME.items()}
     for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"):
         out.append(
             f"### {table}\n\nOne row is {TABLE_MEANING[table]}.\n"
             if table in contract
-            else f"### {table}\n\n{TABLE_MEANING[table].capitalize()}.\n"
+            else f"### {table}\n\n{_sentence(TABLE_MEANING[table])}.\n"
         )
         rows = [
             (name, type_, *_column(contract.get(table), table, name))
@@ -207,7 +213,7 @@ def formats_md() -> str:
         out.append(_markdown(("column", "type", "unit", "meaning"), rows))
     out.append("## Views\n")
     for view, columns in views(connection).items():
-        out.append(f"### {view}\n\n{VIEW_MEANING[view].capitalize()}.\n")
+        out.append(f"### {view}\n\n{_sentence(VIEW_MEANING[view])}.\n")
         out.append(_markdown(("column", "unit", "meaning"), [(c, *_view_column(view, c)) for c in columns]))
     out.append(_host_tables())
     out.append(_codes())
@@ -217,6 +223,10 @@ def formats_md() -> str:
         _markdown(("status", "meaning"), [(str(int(c)), meaning) for c, meaning in EXIT_MEANING.items()])
     )
     return "\n".join(out).rstrip("\n") + "\n"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def views(connection: sqlite3.Connection) -> dict[str, list[str]]:
@@ -258,6 +268,38 @@ def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+CPU_SHARES = ("user", "nice", "sys", "wait", "irq", "soft", "steal", "idle", "busy")
+HOST_TABLES = (
+    (
+        "`collectl_cpu`, `collectl_cpu_core`",
+        "Collectl raw: whole machine, per core",
+        ", ".join(f"`{name}_pct`" for name in CPU_SHARES) + " (busy: all but idle and waiting)",
+    ),
+    (
+        "`collectl_disk`",
+        "Collectl raw, per disk",
+        "`reads_per_s`, `writes_per_s`, `read_kib_per_s`, `written_kib_per_s`, `busy_pct`, `queue_mean`, "
+        "`wait_ms`",
+    ),
+    ("`collectl_net`", "Collectl raw, per interface", "`rx_bytes_per_s`, `tx_bytes_per_s` and so on"),
+    ("`collectl_memory`", "Collectl raw, /proc/meminfo", ""),
+    ("`collectl_vmstat`", "Collectl raw, /proc/vmstat", "`NAME_per_s` of counters"),
+    (
+        "`collectl_stat`",
+        "Collectl raw, /proc/stat, /proc/loadavg",
+        "`ctxt_per_s`, `intr_per_s`, `processes_per_s`",
+    ),
+    ("`collectl_tcp`", "Collectl raw, /proc/net/snmp", "`NAME_per_s` of counters"),
+    (
+        "`collectl_process`",
+        "Collectl raw, per process (its name only: arguments are not kept)",
+        "`user_pct`, `sys_pct` (of one core), `rss_bytes`, `read_bytes_per_s`, `write_bytes_per_s`",
+    ),
+    ("`collectl_plot`, `collectl_plot_*`", "Collectl plot files, columns as in the file", ""),
+    ("`cgroup_cpu`", "`cgroup_cpu.csv`", "`busy_pct`, `user_pct`, `sys_pct` (of one core)"),
+)
+
+
 def _host_tables() -> str:
     return """## Tables of host logs
 
@@ -266,20 +308,7 @@ Made from the log's own header when it is loaded, one per file and kind of recor
 it (-1: unknown) until it was taken itself, by the host's clock. Raw counters are kept; columns with an empty
 `original` were derived from them.
 
-| kind | from | derived columns |
-| --- | --- | --- |
-| `collectl_cpu`, `collectl_cpu_core` | Collectl raw, whole machine and per core | `user_pct`, `nice_pct`,
-`sys_pct`, `wait_pct`, `irq_pct`, `soft_pct`, `steal_pct`, `idle_pct`, `busy_pct` (all but idle and waiting) |
-| `collectl_disk` | Collectl raw, per disk | `reads_per_s`, `writes_per_s`, `read_kib_per_s`,
-`written_kib_per_s`, `busy_pct`, `queue_mean`, `wait_ms` | | `collectl_net` | Collectl raw, per interface |
-`rx_bytes_per_s`, `tx_bytes_per_s` and so on | | `collectl_memory` | Collectl raw, /proc/meminfo | | |
-`collectl_vmstat` | Collectl raw, /proc/vmstat | `NAME_per_s` of counters | | `collectl_stat` | Collectl raw,
-/proc/stat and /proc/loadavg | `ctxt_per_s`, `intr_per_s`, `processes_per_s` | | `collectl_tcp` | Collectl
-raw, /proc/net/snmp | `NAME_per_s` of counters | | `collectl_process` | Collectl raw, per process (name only:
-arguments are not kept) | `user_pct`, `sys_pct` (of one core), `rss_bytes`, `read_bytes_per_s`,
-`write_bytes_per_s` | | `collectl_plot`, `collectl_plot_*` | Collectl plot files; columns as in the file | | |
-`cgroup_cpu` | `cgroup_cpu.csv` | `busy_pct`, `user_pct`, `sys_pct` (of one core) |
-"""
+""" + _markdown(("kind", "from", "derived columns"), list(HOST_TABLES))
 
 
 def _codes() -> str:

@@ -43,9 +43,12 @@ class Inputs:
 
 
 def find_inputs(given: Sequence[str | Path]) -> Inputs:
-    """Expand run directories. Files are taken as they are: the capture engine judges them."""
+    """Expand run directories. Files, and - for stdin, are taken as they are: the engine judges them."""
     found = Inputs()
     for path in map(Path, given):
+        if str(path) == "-":
+            found.captures.append(path)
+            continue
         if not path.exists():
             raise TapscopeError("no such file or folder", path=path, remedy="Check the path.")
         if path.is_file() or path.is_fifo():

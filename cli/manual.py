@@ -64,9 +64,7 @@ def option_rows(command: click.Command) -> list[tuple[str, str]]:
         if not isinstance(option, click.Option) or option.hidden:
             continue
         names = ", ".join([*option.opts, *option.secondary_opts])
-        notes = ["repeatable"] if option.multiple else []
-        if option.required:
-            notes.append("required")
+        notes = ["required"] if option.required else []
         if option.show_default:
             notes.append(f"default: {option.default}")
         shown = f" [{', '.join(notes)}]" if notes else ""

@@ -90,6 +90,8 @@ def trace(
         done("read")
         store_capture(run, captured, keep_evidence=options.keep_evidence)
         done("store")
+        if captured.interrupted:
+            raise KeyboardInterrupt
         reconstruct(run, captured, options, progress)
         done("reconstruct")
         for folder in found.host_folders:
@@ -120,7 +122,7 @@ def store_capture(run: RunFile, captured: CaptureTables, *, keep_evidence: bool 
     run.write_sources([{"kind": "capture"} | dict(source) for source in captured.sources])
     run.write_counters(captured.counters)
     run.write_addresses(captured.addresses)
-    run.write_classes(captured.classes)
+    run.write_classes(captured.classes, captured.examples)
     run.write_table("connections", captured.connections)
     run.write_table("messages", captured.messages)
     if keep_evidence:

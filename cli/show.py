@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tapscope.cli.output import print_table, utc
+from tapscope.cli.output import print_json, print_table, utc
 
 NODE_COLUMNS = {
     "node": "node",
@@ -221,3 +221,26 @@ def validation(
     print(f"Validation {verdict}.")
     for reason in (*failures, *undecided):
         print(f"  {reason}")
+
+
+def interfaces(names: Sequence[str], as_json: bool) -> None:
+    """Interfaces, one per line."""
+    if as_json:
+        print_json(list(names))
+    else:
+        print("\n".join(names))
+
+
+def live(record: Mapping[str, Any]) -> None:
+    """The end of a live capture, in tcpdump's words."""
+    print(f"{record['packets']} packets captured")
+    for key, words in (
+        ("received", "received by filter"),
+        ("dropped_by_kernel", "dropped by kernel"),
+        ("dropped_by_interface", "dropped by interface"),
+    ):
+        if record[key] is not None:
+            print(f"{record[key]} packets {words}")
+    for key in ("packet_file", "run"):
+        if record[key] is not None:
+            print(f"Stored in {record[key]}")

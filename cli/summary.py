@@ -14,6 +14,8 @@ from tapscope.store.runfile import RunFile
 MISSING_LIMIT = 0.01
 """Share of stream bytes that the tap never saw above which the input's quality is called low."""
 
+DROPS = ("dropped_by_kernel", "dropped_by_interface")
+
 UNPARSED_LIMIT = 0.05
 """Share of seen stream bytes that are in no message above which the input's quality is called low."""
 
@@ -81,7 +83,12 @@ def loss_summary(run: RunFile) -> dict[str, Any]:
     captures = [s for s in run.sources() if s["kind"] == "capture"]
     record["packets"] = sum(int(s.get("packets", 0)) for s in captures)
     record["cut_packets"] = sum(int(s.get("truncated_packets", 0)) for s in captures)
-    record["dropped_packets"] = sum(int(s.get("drops") or 0) for s in captures)
+    drops = [s[name] for s in captures for name in DROPS if s.get(name) is not None]
+    recorded = run.meta("manifest", {}).get("capture", {})
+    if not drops and isinstance(recorded, dict) and isinstance(recorded.get("dropped_by_kernel"), int):
+        drops = [recorded["dropped_by_kernel"]]
+    record["dropped_packets"] = sum(map(int, drops)) if drops else None
+    record["warnings"] = [f"{s['path']}: {s['warning']}" for s in captures if s.get("warning")]
     record["messages"] = run.count("messages")
     for name, flag in (("unanswered_calls", CallFlag.UNANSWERED), ("lost_responses", CallFlag.LOST_RESPONSE)):
         record[name] = int(run.sql("SELECT count(*) FROM call WHERE flags & ?", (int(flag),))[0][0])
@@ -93,7 +100,8 @@ def loss_summary(run: RunFile) -> dict[str, Any]:
 
 def loss_line(loss: dict[str, Any]) -> str:
     """The loss summary in one line."""
-    drops = f"{loss['dropped_packets']} dropped by the recorder" if loss["packets"] else "drops unknown"
+    dropped = loss["dropped_packets"]
+    drops = "drops of the recorder not known" if dropped is None else f"{dropped} dropped by the recorder"
     return (
         f"{loss['packets']} packets, {drops}; {loss['bytes']} stream bytes: "
         f"{100 * loss['missing_share']:.3g} % missing, {100 * loss['unparsed_share']:.3g} % unparsed; "

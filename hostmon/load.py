@@ -68,14 +68,12 @@ def load_host_files(
         counters.update(log.counters)
         loaded.append(_store(run, path, log, host or host_name(path, log)))
     known = {name: value for name, value, _ in run.counters()}
-    units = "files", "lines"
-    run.write_counters(
-        [
-            (n, known.get(n, 0) + v, units[0] if n == "host.unknown_file" else units[1])
-            for n, v in counters.items()
-        ]
-    )
+    run.write_counters([(name, known.get(name, 0) + more, _unit(name)) for name, more in counters.items()])
     return loaded
+
+
+def _unit(counter: str) -> str:
+    return "files" if counter.endswith("_file") else "times" if counter.endswith("_reset") else "lines"
 
 
 def host_name(path: Path, log: HostLog) -> str:

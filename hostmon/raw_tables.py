@@ -117,7 +117,11 @@ def _started(kind: str, series: Series) -> HostTable:
 def _cpu(table: HostTable, series: Series, columns: dict[str, NDArray[np.int64]]) -> None:
     for name, values in columns.items():
         table.add(f"{name}_jiffies", values, "jiffies", name)
-    step = {name: series.delta(values) for name, values in columns.items()}
+    step = {}
+    for name, values in columns.items():
+        if name in ("idle", "iowait"):  # may go back a little (proc(5)): that is no reset
+            values = series.never_down(values)
+        step[name] = series.delta(values)
     # guest time is inside user, guest_nice inside nice (proc(5)); they are no part of the sum.
     whole: Float = np.sum([step[name] for name in CPU[:8]], axis=0)
     shares = {
@@ -134,7 +138,8 @@ def _disk(table: HostTable, series: Series, columns: dict[str, NDArray[np.int64]
         unit = "ms" if name.startswith("ms_") else "sectors" if name.startswith("sectors") else "operations"
         table.add(name, values, unit)
     length = series.seconds()
-    step = {name: series.delta(columns[name]) for name in DISK}
+    counters = [name for name in DISK[:11] if name != "in_progress"]  # which is a gauge
+    step = {name: series.delta(columns[name]) for name in counters}
     table.add("reads_per_s", step["reads"] / length, "1/s", "")
     table.add("writes_per_s", step["writes"] / length, "1/s", "")
     table.add("read_kib_per_s", step["sectors_read"] * SECTOR_KIB / length, "KiB/s", "")

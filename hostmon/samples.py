@@ -77,6 +77,15 @@ class Series:
         step[down] = np.nan
         return step
 
+    def never_down(self, values: NDArray[Any]) -> NDArray[Any]:
+        """A counter (already sorted) whose small steps back are levelled within each series."""
+        out = values.copy()
+        for low, high in zip(
+            np.flatnonzero(self.first), [*np.flatnonzero(self.first)[1:], len(values)], strict=True
+        ):
+            out[low:high] = np.maximum.accumulate(values[low:high])
+        return out
+
     def seconds(self) -> Float:
         """Length of each sample in seconds; NaN for the first."""
         length = (self.end_ns - self.begin_ns) / 1e9

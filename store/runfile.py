@@ -224,11 +224,11 @@ class RunFile:
         """The address list."""
         return [text for (text,) in self.sql("SELECT text FROM address ORDER BY id")]
 
-    def write_classes(self, classes: Sequence[tuple[int, str]]) -> None:
-        """Store the classes as (protocol, text); row = class_id."""
-        self._replace(
-            "class", ("id", "protocol", "text"), ((i, int(p), t) for i, (p, t) in enumerate(classes))
-        )
+    def write_classes(self, classes: Sequence[tuple[int, str]], examples: Sequence[str] = ()) -> None:
+        """Store the classes as (protocol, text); row = class_id. `examples`: a raw text of each, if any."""
+        texts = examples or [""] * len(classes)
+        rows = ((i, int(p), t, e) for i, ((p, t), e) in enumerate(zip(classes, texts, strict=True)))
+        self._replace("class", ("id", "protocol", "text", "example"), rows)
 
     def classes(self) -> list[tuple[int, str]]:
         """The classes as (protocol, text)."""

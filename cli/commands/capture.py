@@ -9,9 +9,22 @@ import click
 from tapscope.cli.options import JSON, Duration
 
 
-@click.command(short_help="Record packets from an interface, with drop counters.")
-@click.option("-i", "interfaces", metavar="IF", multiple=True, help="Interface to record from (repeatable).")
-@click.option("-w", "output", metavar="FILE", type=click.Path(path_type=Path), help="Capture file to write.")
+@click.command(short_help="Record or trace packets of an interface, with drop counters.")
+@click.option("-i", "interface", metavar="IF", help="Interface to capture on; any: all of them.")
+@click.option(
+    "-w",
+    "packet_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write every packet to a pcap file.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="RUN.db",
+    type=click.Path(path_type=Path),
+    help="Trace what was seen into a run file.",
+)
 @click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets.")
 @click.option(
     "-s",
@@ -23,6 +36,8 @@ from tapscope.cli.options import JSON, Duration
     help="Bytes kept of each packet.",
 )
 @click.option("-D", "list_interfaces", is_flag=True, help="List the interfaces and stop.")
+@click.option("-Z", "user", metavar="USER", help="Give up root for this user once the interface is open.")
+@click.option("-p", "quiet_mode", is_flag=True, help="Do not put the interface into promiscuous mode.")
 @click.option("--duration", type=Duration(), metavar="TIME", help="Stop after this time, for example 60s.")
 @click.option(
     "--buffer-mb",
@@ -31,30 +46,55 @@ from tapscope.cli.options import JSON, Duration
     show_default=True,
     help="Kernel buffer; a larger one survives longer bursts.",
 )
+@click.option("--force", is_flag=True, help="Replace the run file if it exists.")
 @JSON
 @click.argument("filter_", metavar="[FILTER]...", nargs=-1)
 def capture(
-    interfaces: tuple[str, ...],
+    interface: str | None,
+    packet_file: Path | None,
     output: Path | None,
     count: int | None,
     snaplen: int,
     list_interfaces: bool,
+    user: str | None,
+    quiet_mode: bool,
     duration: int | None,
     buffer_mb: int,
+    force: bool,
     as_json: bool,
     filter_: tuple[str, ...],
 ) -> None:
-    """Record packets with the option letters of tcpdump. FILTER is a capture filter, such as: tcp port 80
+    """Capture on an interface with the option letters of tcpdump. FILTER is a capture filter: tcp port 80
 
     Ends after -c packets, after --duration, or with Ctrl-C; then says how many packets were captured,
-    received by the filter, and dropped. Needs root or CAP_NET_RAW: setcap cap_net_raw+ep on the Python that
-    runs tapscope.
+    received by the filter, and dropped. Needs root, or the capability cap_net_raw.
     """
-    from tapscope.cli import live
+    from tapscope.cli import live, show
+    from tapscope.cli.output import print_json, progress_bar
 
-    live.run(
-        live.LiveOptions(
-            list(interfaces), output, count, snaplen, duration, buffer_mb, " ".join(filter_), list_interfaces
-        ),
-        as_json,
+    if list_interfaces:
+        show.interfaces(live.interfaces(), as_json)
+        return
+    if interface is None:
+        raise click.UsageError("Name an interface: -i IF (-D lists them).")
+    if packet_file is None and output is None:
+        raise click.UsageError("Say where to: -w FILE for packets, -o RUN.db for a traced run, or both.")
+    options = live.LiveOptions(
+        interface=interface,
+        packet_file=packet_file,
+        output=output,
+        count=count,
+        snaplen=snaplen,
+        seconds=None if duration is None else duration / 1e9,
+        ring_bytes=buffer_mb * 1024 * 1024,
+        promiscuous=not quiet_mode,
+        user=user,
+        filter=" ".join(filter_),
+        force=force,
     )
+    with progress_bar() as progress:
+        record = live.capture(options, progress)
+    if as_json:
+        print_json(record)
+    else:
+        show.live(record)

@@ -48,7 +48,9 @@ from tapscope.store.codes import EvidenceMode
     help="Protocol of ports that are not recognised: http, ajp or mysql.",
 )
 @click.option(
-    "--keep-text", is_flag=True, help="Keep statement and route texts unmasked (they may hold private data)."
+    "--keep-text",
+    is_flag=True,
+    help="Also store one raw text per class (it may hold private data).",
 )
 @click.option("--keep-evidence", is_flag=True, help="Store the salted hashes that the matcher used, too.")
 @click.option("--force", is_flag=True, help="Replace the run file if it exists.")

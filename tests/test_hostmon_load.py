@@ -1,0 +1,189 @@
+"""Host logs into a run: whose they are, joined with the load series on time."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tapscope.hostmon.cgroup import read_cgroup
+from tapscope.hostmon.fuse import by_window, cpu_by_window, host_of_node, node_cpu, resample
+from tapscope.hostmon.load import host_files, load_host_files
+from tapscope.store import tables
+from tapscope.store.errors import TapscopeError
+from tapscope.store.runfile import RunFile
+
+HOSTS = Path(__file__).resolve().parent.parent / "pcaps" / "hosts"
+MS = 1_000_000
+
+
+@pytest.fixture
+def run(tmp_path):
+    with RunFile.create(tmp_path / "run.db") as opened:
+        yield opened
+
+
+def cgroup_file(folder: Path, usage: list[int], step_ns: int = 50 * MS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "cgroup_cpu.csv"
+    lines = ["time_ns_begin,time_ns_end,usage_ns,user_ns,system_ns"]
+    lines += [
+        f"{i * step_ns + 990},{i * step_ns + 1010},{u},{u // 2},{u - u // 2}" for i, u in enumerate(usage)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+# ---- resample ----
+
+samples = st.lists(
+    st.tuples(
+        st.integers(0, 300), st.integers(0, 120), st.one_of(st.just(np.nan), st.integers(-50, 50).map(float))
+    ),
+    max_size=25,
+)
+edge_lists = st.lists(st.integers(-50, 450), min_size=2, max_size=12, unique=True).map(sorted)
+
+
+@given(samples, edge_lists)
+@settings(max_examples=300, deadline=None)
+def test_resample_equals_an_exact_overlap_weighted_mean(rows, edges):
+    begin = np.array([r[0] for r in rows], np.int64)
+    end = begin + np.array([r[1] for r in rows], np.int64)
+    value = np.array([r[2] for r in rows], np.float64)
+    found = resample(begin, end, value, np.array(edges, np.int64))
+    for i, (low, high) in enumerate(pairwise(edges)):
+        weight = total = Fraction(0)
+        for b, e, v in zip(begin.tolist(), end.tolist(), value.tolist(), strict=True):
+            overlap = max(0, min(e, high) - max(b, low))
+            if overlap and not np.isnan(v):
+                weight += overlap
+                total += overlap * Fraction(v)
+        if weight:
+            assert found[i] == pytest.approx(float(total / weight), abs=1e-12)
+        else:
+            assert np.isnan(found[i])
+
+
+def test_samples_without_a_begin_weigh_nothing():
+    found = resample(np.array([-1, 10]), np.array([10, 20]), np.array([1000.0, 4.0]), np.array([0, 20]))
+    assert found.tolist() == [4.0]
+
+
+# ---- whose log ----
+
+
+def test_the_host_is_the_folder_below_hosts(run):
+    loaded = load_host_files(run, HOSTS)
+    assert {record["host"] for record in loaded} == {"web", "app"}
+    assert {t.host for t in run.dynamic_tables()} == {"web", "app"}
+    assert ("host.unknown_file", 1, "files") in run.counters()  # README.md
+    assert all(s["kind"] == "host" and s["first_ns"] > 0 for s in run.sources())
+
+
+def test_outside_of_hosts_the_log_says_whose_it_is(run, tmp_path):
+    source = next((HOSTS / "web").glob("*.raw.gz"))
+    copied = tmp_path / source.name
+    copied.write_bytes(source.read_bytes())
+    (record,) = load_host_files(run, copied)
+    assert record["host"] == "vm"
+
+
+def test_the_user_can_say_whose_it_is(run):
+    (record,) = load_host_files(run, HOSTS / "app" / "cgroup_cpu.csv", host="tomcat")
+    assert record["host"] == "tomcat"
+
+
+def test_loading_again_replaces(run):
+    load_host_files(run, HOSTS)
+    before = {t.table: run.count(t.table) for t in run.dynamic_tables()}
+    load_host_files(run, HOSTS)
+    assert {t.table: run.count(t.table) for t in run.dynamic_tables()} == before
+
+
+def test_of_a_run_directory_only_its_hosts_are_read(tmp_path):
+    cgroup_file(tmp_path / "hosts" / "web", [0, 1])
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "access.log").write_text("x\n")
+    assert [(p.name, named) for p, named in host_files([tmp_path])] == [("cgroup_cpu.csv", False)]
+
+
+def test_a_named_file_that_is_no_host_log_is_an_error(run, tmp_path):
+    path = tmp_path / "access.log"
+    path.write_text("127.0.0.1 - -\n")
+    with pytest.raises(TapscopeError, match=r"access.log \(byte 0\): no host-monitor reader"):
+        load_host_files(run, path)
+    with pytest.raises(TapscopeError, match="no such file"):
+        load_host_files(run, tmp_path / "missing")
+
+
+# ---- cgroup ----
+
+
+def test_cgroup_time_becomes_percent_of_a_core(run, tmp_path):
+    load_host_files(run, cgroup_file(tmp_path / "hosts" / "app", [0, 25 * MS, 125 * MS]))
+    found = run.read_dynamic("host_cgroup_cpu_app")
+    np.testing.assert_array_equal(found["busy_pct"], [np.nan, 50.0, 200.0])
+    assert found["end_ns"].tolist() == [1000, 50 * MS + 1000, 100 * MS + 1000]
+    assert found["begin_ns"].tolist() == [-1, 1000, 50 * MS + 1000]
+    assert found["usage_ns"].tolist() == [0, 25 * MS, 125 * MS]
+
+
+def test_damaged_cgroup_lines_are_counted():
+    log = read_cgroup(["time_ns_begin,time_ns_end,usage_ns\n", "1,3,5\n", "1,3\n", "x,y,z\n", "101,103,5"])
+    assert log.counters == {"host.cgroup.bad_line": 2}
+    assert log.tables[0].columns["end_ns"].tolist() == [2, 102]
+
+
+# ---- joined with nodes ----
+
+
+@pytest.fixture
+def joined(run, tmp_path):
+    run.write_addresses(["10.0.0.1", "10.0.0.2"])
+    nodes = {c.name: np.zeros(2, dtype=c.dtype) for c in tables.TABLES["nodes"]}
+    nodes["addr"][:] = [0, 1]
+    run.write_table("nodes", nodes)
+    run.write_node_names(["10.0.0.1", "10.0.0.2"])
+    cgroup_file(tmp_path / "hosts" / "web", [0, 50 * MS, 50 * MS])
+    cgroup_file(tmp_path / "hosts" / "10.0.0.2", [0, 10 * MS, 20 * MS])
+    load_host_files(run, tmp_path)
+    return run
+
+
+def test_hosts_are_nodes_by_the_manifest_or_by_their_own_name(joined):
+    assert host_of_node(joined) == {1: "10.0.0.2"}
+    joined.set_meta("manifest", {"hosts": {"web": "10.0.0.1/24"}})
+    assert host_of_node(joined) == {0: "web", 1: "10.0.0.2"}
+    joined.set_meta("manifest", json.loads('{"hosts": {"web": {"address": "10.0.0.1"}}}'))
+    assert host_of_node(joined) == {0: "web", 1: "10.0.0.2"}
+
+
+def test_cpu_per_window_is_the_overlap_weighted_mean(joined):
+    edges = np.array([1000, 50 * MS + 1000, 75 * MS + 1000, 100 * MS + 1000, 200 * MS])
+    cpu = cpu_by_window(joined, "web", edges)
+    assert (cpu.kind, cpu.unit) == ("cgroup_cpu", "% of one core")
+    np.testing.assert_array_equal(cpu.busy, [100.0, 0.0, 0.0, np.nan])
+    assert cpu.wait is None
+    joined.set_meta("manifest", {"hosts": {"web": "10.0.0.1"}})
+    assert set(node_cpu(joined, edges)) == {0, 1}
+
+
+def test_a_host_without_cpu_has_none(joined):
+    assert cpu_by_window(joined, "nobody", np.array([0, 1])) is None
+    assert by_window(joined, "web", "cgroup_cpu", "no_such_column", np.array([0, 1])) is None
+
+
+def test_recorded_collectl_gives_the_cpu_of_its_host(run):
+    load_host_files(run, HOSTS)
+    stamps = run.read_dynamic("host_collectl_cpu_web", ["end_ns", "busy_pct"])
+    edges = stamps["end_ns"]
+    cpu = cpu_by_window(run, "web", edges)
+    assert cpu.kind == "collectl_cpu"
+    np.testing.assert_allclose(cpu.busy, stamps["busy_pct"][1:])
