@@ -12,7 +12,7 @@ Conversation::Conversation(Recorder& recorder, std::int32_t conn, Protocol fixed
 
 void Conversation::feed(Direction direction, Half& half, MessageSide& side, Bytes bytes, std::uint64_t end,
                         std::int64_t time_ns, std::uint64_t ack) {
-    if (exchange_.protocol == Protocol::unknown) [[unlikely]]
+    if (dissector_.index() == 0) [[unlikely]]
         if (!identify(direction, half, bytes, end, time_ns, ack)) return;
     Window& window = recorder_.window();
     if (half.kept.empty()) [[likely]] {
@@ -105,23 +105,55 @@ void Conversation::drop_kept(Half& half) noexcept {
     half.marks.clear();
 }
 
+namespace {
+
+// Whole TLS records, or the start of a hello (RFC 8446 sections 4 and 5.1): content type, version 3.x, length. Its
+// bytes must not be taken for a protocol that can be read.
+bool is_tls(Bytes bytes) noexcept {
+    constexpr std::uint8_t first_type = 20, last_type = 24, handshake = 22, client_hello = 1, server_hello = 2;
+    bool any = false;
+    while (bytes.size() >= 6) {
+        if (bytes[0] < first_type || bytes[0] > last_type || bytes[1] != 3 || bytes[2] > 4) return false;
+        const std::size_t size = 5 + std::size_t{bytes[3]} * 256 + bytes[4];
+        if (size > bytes.size()) return any || (bytes[0] == handshake && (bytes[5] == client_hello || bytes[5] == server_hello));
+        any = true;
+        bytes = bytes.subspan(size);
+    }
+    return any;
+}
+
+}  // namespace
+
 // Finds the protocol from the start of a stream or, joined midstream, of a segment. Returns true when `bytes` can be
 // parsed now; otherwise they are kept or counted as unknown.
 bool Conversation::identify(Direction direction, Half& half, Bytes bytes, std::uint64_t end, std::int64_t time_ns,
                             std::uint64_t ack) {
     if (half.probes > kMaxProbes) return false;
     const bool joined = !half.kept.empty();
-    Bytes start = bytes;
     if (joined) {
         half.kept.insert(half.kept.end(), bytes.begin(), bytes.end());
         half.marks.push_back({end, time_ns, ack});
-        start = half.kept;
-    } else {
-        ++half.probes;
+    } else if (is_tls(bytes)) {
+        recorder_.counters.add("tls.connection", 1, Unit::connections);
+        for (Half& either : halves_) {
+            either.probes = kMaxProbes + 1;
+            drop_kept(either);
+        }
+        exchange_.protocol = Protocol::tls;
+        for (MessageSide& side : exchange_.side) side.remainder = "tls";
+        return false;
     }
-    const Probed probed = probe_all(start, direction);
-    if (probed.answer == Probe::need_more && start.size() < kMaxUndecided) {
-        if (!joined) {
+    ++half.probes;
+    Probed probed = probe_all(joined ? Bytes(half.kept) : bytes, direction);
+    bool alone = !joined;
+    if (joined && probed.answer == Probe::no) {
+        // What was kept was no start (a keep-alive byte, the end of something): this segment may be one.
+        drop_kept(half);
+        alone = true;
+        probed = probe_all(bytes, direction);
+    }
+    if (probed.answer == Probe::need_more && half.kept.size() + bytes.size() < kMaxUndecided) {
+        if (alone) {
             half.before_ns = exchange_.at(direction).last_ns;
             half.kept.assign(bytes.begin(), bytes.end());
             half.marks.assign(1, {end, time_ns, ack});
@@ -136,7 +168,7 @@ bool Conversation::identify(Direction direction, Half& half, Bytes bytes, std::u
     exchange_.protocol = probed.protocol;
     Half& other = halves_[static_cast<unsigned>(opposite(direction))];
     if (!other.kept.empty()) parse_kept(opposite(direction), other);
-    if (!joined) return true;
+    if (alone) return true;
     parse_kept(direction, half);
     return false;
 }
