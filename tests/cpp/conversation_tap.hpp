@@ -28,16 +28,16 @@ inline void expect(bool condition, const std::string& what) {
 }
 
 // One delivery to the tap: bytes of one direction in one packet, or (with `missing`) bytes that were never seen.
-struct Step {
+struct Delivery {
     Direction direction;
     std::string bytes;
     std::uint64_t missing = 0;
 };
 
-inline Step up(std::string bytes) { return {Direction::to_server, std::move(bytes)}; }
-inline Step down(std::string bytes) { return {Direction::to_client, std::move(bytes)}; }
-inline Step lost_up(std::uint64_t n) { return {Direction::to_server, {}, n}; }
-inline Step lost_down(std::uint64_t n) { return {Direction::to_client, {}, n}; }
+inline Delivery up(std::string bytes) { return {Direction::to_server, std::move(bytes)}; }
+inline Delivery down(std::string bytes) { return {Direction::to_client, std::move(bytes)}; }
+inline Delivery lost_up(std::uint64_t n) { return {Direction::to_server, {}, n}; }
+inline Delivery lost_down(std::uint64_t n) { return {Direction::to_client, {}, n}; }
 
 class Tap {
 public:
@@ -45,8 +45,8 @@ public:
         : recorder_({1, 2}), conversation_(std::make_unique<Conversation>(recorder_, 0, protocol)) {}
 
     // `chunk`: bytes delivered at once; 0 = each step whole. All chunks of a step carry the step's time.
-    Tap& play(const std::vector<Step>& script, std::size_t chunk = 0) {
-        for (const Step& step : script) {
+    Tap& play(const std::vector<Delivery>& script, std::size_t chunk = 0) {
+        for (const Delivery& step : script) {
             const auto d = static_cast<unsigned>(step.direction);
             ++time_ns_;
             if (step.missing > 0) {
@@ -142,7 +142,7 @@ private:
 };
 
 // Plays the script whole and in chunks of 1, 2, 3, 7 and 50 bytes: the messages must be the same each time.
-inline std::string play_all_ways(const std::vector<Step>& script, const std::string& what,
+inline std::string play_all_ways(const std::vector<Delivery>& script, const std::string& what,
                                  Protocol protocol = Protocol::unknown) {
     Tap whole(protocol);
     const std::string expected = whole.play(script).finish().messages();

@@ -1,0 +1,347 @@
+// The packet layer: one packet after the other, skipping what is not needed, and back on track after a loss.
+#include "mysql.hpp"
+
+#include <algorithm>
+
+#include "mysql_compression.hpp"
+
+namespace tapscope {
+
+using namespace mysql;
+
+namespace {
+
+// Where a chain of packet headers with rising sequence numbers starts in `bytes`, at or behind `from`; bytes.size()
+// when there is none. A chain counts when it has three headers, or two and ends with the bytes.
+std::size_t find_chain(Bytes bytes, std::size_t from) noexcept {
+    const std::size_t size = bytes.size();
+    for (std::size_t p = from; p + kHeader < size; ++p) {
+        std::size_t q = p, headers = 0;
+        std::uint8_t seq = bytes[p + 3];
+        for (;;) {
+            if (q + kHeader > size) break;
+            const std::uint32_t length = load_le24(&bytes[q]);
+            if (length == 0 || bytes[q + 3] != seq) {
+                headers = 0;
+                break;
+            }
+            ++headers;
+            ++seq;
+            q += kHeader + length;
+            if (headers == 3) return p;
+        }
+        if (headers >= 2 && q == size) return p;
+    }
+    return size;
+}
+
+// A packet that may open an answer: OK, ERR, EOF, LOCAL INFILE or a column count.
+bool opens_answer(Bytes packet) noexcept {
+    if (packet.size() < kHeader + 1) return false;
+    const std::uint32_t length = load_le24(packet.data());
+    switch (const std::uint8_t first = packet[kHeader]) {
+        case 0x00: return length >= 7 && length < 0x10000;
+        case 0xFF: return length >= 3 && length < 0x1000;
+        case 0xFE: return length < 0x10000;
+        case 0xFB: return length >= 2 && length < 0x1000;
+        case 0xFC: return length == 3 || length == 4;
+        default: return first < 0xFB && length <= 2;
+    }
+}
+
+}  // namespace
+
+MysqlDissector::MysqlDissector() = default;
+MysqlDissector::MysqlDissector(MysqlDissector&&) noexcept = default;
+MysqlDissector& MysqlDissector::operator=(MysqlDissector&&) noexcept = default;
+MysqlDissector::~MysqlDissector() = default;
+
+Probe MysqlDissector::probe(Bytes bytes, Direction direction) noexcept {
+    if (bytes.size() < kHeader + 1) return Probe::need_more;
+    const std::uint32_t length = load_le24(bytes.data());
+    const std::uint8_t seq = bytes[3];
+    const std::uint8_t first = bytes[kHeader];
+    if (direction == Direction::to_server) {
+        if (plausible_login(bytes) || plausible_compressed(bytes)) return Probe::yes;
+        return plausible_command(bytes) ? Probe::yes : Probe::no;
+    }
+    const std::size_t have = std::min<std::size_t>(bytes.size() - kHeader, length);
+    const Bytes payload = bytes.subspan(kHeader, have);
+    if (seq == 0 && first == 0x0A) {  // greeting: version text, NUL, thread id, ...
+        if (length < 30 || length > 1024) return Probe::no;
+        for (std::size_t i = 1; i < have && i < 64; ++i) {
+            if (payload[i] == 0) return i > 3 ? Probe::yes : Probe::no;
+            if (payload[i] < 0x20 || payload[i] > 0x7E) return Probe::no;
+        }
+        return have < 64 ? Probe::need_more : Probe::no;
+    }
+    if (seq == 0 && first == 0xFF && length > 8 && length < 512) {  // refused: code and text
+        if (have < 8) return Probe::need_more;
+        const std::uint16_t code = load_le16(&payload[1]);
+        const bool text = std::all_of(payload.begin() + 3, payload.begin() + 8,
+                                      [](std::uint8_t c) { return c >= 0x20 && c < 0x7F; });
+        return code >= 1000 && code < 5000 && text ? Probe::yes : Probe::no;
+    }
+    // Midstream: a result set shows by its first column definition.
+    if (seq == 1 && length <= 2 && first > 0 && first < 0xFB) {
+        const std::size_t next = kHeader + length;
+        if (bytes.size() < next + kHeader + 4) return Probe::need_more;
+        const std::uint8_t* d = &bytes[next];
+        return d[3] == 2 && d[4] == 3 && d[5] == 'd' && d[6] == 'e' && d[7] == 'f' ? Probe::yes : Probe::no;
+    }
+    return Probe::no;
+}
+
+Parsed MysqlDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
+    std::uint64_t consumed = 0;
+    if (phase_ == Phase::tls) {
+        consumed = bytes.size();
+    } else {
+        if (!compressed_) consumed = packets(direction, bytes, OffsetMap{}, recorder);
+        // The answer to the login may just have switched compression on.
+        if (compressed_ && consumed < bytes.size()) consumed = outer_packets(direction, bytes, consumed, recorder);
+    }
+    side(direction).left = consumed < bytes.size() ? bytes.size() - consumed : 0;
+    return {Step::ok, consumed, nullptr};
+}
+
+std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const OffsetMap& map, Recorder& recorder) {
+    Side& s = side(direction);
+    const bool plain = map.in == 0;
+    const std::size_t size = bytes.size();
+    std::uint64_t pos = 0;
+    s.partial = 0;
+    if (s.skip > 0 || s.due != kNoMessage) {
+        if (s.skip > size && !plain) {
+            s.skip -= size;
+            return size;
+        }
+        pos = s.skip;
+        s.skip = 0;
+        if (s.due != kNoMessage) recorder.end(s.due, map(pos));
+        s.due = kNoMessage;
+        if (pos >= size) return pos;
+    }
+    if (phase_ == Phase::start) [[unlikely]] {
+        if (size < kHeader + 1) return pos;
+        const bool greets = direction == Direction::to_client && bytes[3] == 0 &&
+                            (bytes[kHeader] == 0x0A || bytes[kHeader] == 0x09 || bytes[kHeader] == 0xFF);
+        if (!greets) {
+            s.lost = true;
+            recorder.remainder(direction, "mysql.before_first_command");
+        }
+    }
+    while (pos < size) {
+        const auto here = static_cast<std::size_t>(pos);
+        if (s.lost) [[unlikely]] {
+            if (here == 0 && size < kHeader + 1) return 0;
+            std::size_t found = here;
+            const bool ok = direction == Direction::to_server ? here == 0 && find_command(bytes, recorder)
+                                                              : find_answer(bytes, found, map, recorder);
+            if (!ok) return size;
+            if (compressed_ && plain) return found;
+            s.lost = false;
+            pos = found;
+            continue;
+        }
+        if (size - here < kHeader) break;
+        const std::uint32_t length = load_le24(&bytes[here]);
+        const std::size_t have = std::min<std::size_t>(size - here - kHeader, length);
+        const Bytes payload = bytes.subspan(here + kHeader, have);
+        const std::uint8_t seq = bytes[here + 3];
+        if (have < wanted(direction, length, seq, payload)) {
+            begin_early(direction, seq, payload, map(here), recorder);
+            s.partial = kHeader + length;
+            break;
+        }
+        pos = packet(direction, bytes, here, map, recorder);
+        if (pos > size) {
+            if (plain) return pos;
+            s.skip = pos - size;
+            return size;
+        }
+        if (phase_ == Phase::tls) return size;
+        if (compressed_ && plain) return pos;
+    }
+    return pos;
+}
+
+std::size_t MysqlDissector::wanted(Direction direction, std::uint32_t length, std::uint8_t seq,
+                                   Bytes payload) const noexcept {
+    if (sides_[static_cast<unsigned>(direction)].continues || length == 0) return 0;
+    return direction == Direction::to_server ? wanted_of_client(length, seq, payload)
+                                             : wanted_of_server(length, payload);
+}
+
+// Reports the message of a packet that is not complete yet, so that a loss inside it does not lose the message.
+void MysqlDissector::begin_early(Direction direction, std::uint8_t seq, Bytes payload, std::uint64_t at,
+                                 Recorder& recorder) {
+    Side& s = side(direction);
+    if (s.begun || payload.empty()) return;
+    if (direction == Direction::to_server) {
+        if (!starts_command(seq)) return;
+        begin_command(payload[0], at, recorder);
+        s.begun = true;
+    } else if (answer_row_ == kNoMessage) {
+        begin_answer(payload, seq, at, recorder);
+    }
+}
+
+std::uint64_t MysqlDissector::packet(Direction direction, Bytes bytes, std::size_t pos, const OffsetMap& map,
+                                     Recorder& recorder) {
+    Side& s = side(direction);
+    const std::uint32_t length = load_le24(&bytes[pos]);
+    const std::uint8_t seq = bytes[pos + 3];
+    const std::uint64_t next = pos + kHeader + length;
+    const bool continues = s.continues;
+    s.continues = length == kMaxPayload;
+    if (direction == Direction::to_server) {
+        if (!continues) {
+            const auto payload = bytes.subspan(pos + kHeader, std::min<std::size_t>(bytes.size() - pos - kHeader, length));
+            client_packet(length, seq, payload, map(pos), recorder);
+        }
+        if (request_ != kNoMessage) end_message(direction, request_, next, bytes, map, recorder);
+        return next;
+    }
+    if (continues) return next;
+    const auto payload = bytes.subspan(pos + kHeader, std::min<std::size_t>(bytes.size() - pos - kHeader, length));
+    if (answer_row_ == kNoMessage) begin_answer(payload, seq, map(pos), recorder);
+    const bool eof_follows = next + kHeader + 1 <= bytes.size() && bytes[next] == 5 && bytes[next + 1] == 0 &&
+                             bytes[next + 2] == 0 && bytes[next + kHeader] == 0xFE;
+    if (server_packet(length, seq, payload, eof_follows, recorder)) {
+        const MessageRef ref = answer_row_;
+        answer_row_ = kNoMessage;
+        if (ref != kNoMessage) end_message(direction, ref, next, bytes, map, recorder);
+    }
+    return next;
+}
+
+// Of a compressed stream only what is there can be placed; the end of a longer packet is reported when it is reached.
+void MysqlDissector::end_message(Direction direction, MessageRef ref, std::uint64_t next, Bytes bytes,
+                                 const OffsetMap& map, Recorder& recorder) {
+    if (map.in == 0 || next <= bytes.size()) {
+        recorder.end(ref, map(next));
+    } else {
+        side(direction).due = ref;
+    }
+}
+
+// ---- losses ---------------------------------------------------------------------------------------------------------
+
+void MysqlDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
+    Side& s = side(direction);
+    if (phase_ == Phase::tls) return recorder.borders_kept();
+    if (compressed_) {
+        outer_gap(direction, missing);
+        return lose(direction);
+    }
+    if (s.lost) return;
+    if (missing > 0 && s.skip >= missing) {
+        s.skip -= missing;
+        return recorder.borders_kept();
+    }
+    if (s.partial > 0 && s.left + missing <= s.partial && pass_over_packet(direction, s.partial - kHeader, recorder)) {
+        s.skip = s.partial - s.left - missing;
+        s.left = s.partial = 0;
+        return recorder.borders_kept();
+    }
+    lose(direction);
+    if (phase_ != Phase::start) recorder.remainder(direction, "mysql.resynchronisation");
+}
+
+void MysqlDissector::lose(Direction direction) {
+    Side& s = side(direction);
+    s.lost = true;
+    s.skip = s.left = s.partial = 0;
+    s.due = kNoMessage;
+    s.continues = s.begun = false;
+    if (direction == Direction::to_client) command_since_loss_ = false;
+}
+
+// A packet of known length of which a part was lost: the state behind it, if that can be told.
+bool MysqlDissector::pass_over_packet(Direction direction, std::uint64_t length, Recorder& recorder) {
+    Side& s = side(direction);
+    if (direction == Direction::to_server) {
+        if (!s.begun) return false;
+        s.begun = false;
+        s.due = request_;
+        s.continues = length == kMaxPayload;
+        recorder.count("mysql.request_text_lost");
+        return true;
+    }
+    if (answer_row_ == kNoMessage || length < 9) return false;
+    switch (answer_) {
+        case Answer::rows: break;
+        case Answer::definitions: definition(0, {}); break;
+        case Answer::prepare: --definitions_left_; break;
+        default: return false;
+    }
+    s.continues = length == kMaxPayload;
+    return true;
+}
+
+// The client's packet borders are unknown, `bytes` starts with a segment: is it a command?
+bool MysqlDissector::find_command(Bytes bytes, Recorder& recorder) {
+    if (phase_ == Phase::start) {
+        inferred_ = true;
+        if (plausible_login(bytes)) {
+            phase_ = Phase::login;
+            inferred_ = false;
+            return true;
+        }
+        if (plausible_compressed(bytes)) {
+            recorder.count("mysql.compression_inferred");
+            phase_ = Phase::command;
+            start_compression();
+            side(Direction::to_server).lost = false;
+            side(Direction::to_client).lost = true;
+            return true;
+        }
+    }
+    if (!plausible_command(bytes)) return false;
+    if (phase_ == Phase::start) {
+        phase_ = Phase::command;
+        side(Direction::to_client).lost = true;
+        recorder.count("mysql.joined_midstream");
+    }
+    recorder.remainder(Direction::to_server, "mysql.resynchronisation");
+    return true;
+}
+
+// The server's packet borders are unknown. Finds the next packet at or behind `pos` and the state to read it with.
+// Without a border in sight, the bytes are taken for more of the answer that is due.
+bool MysqlDissector::find_answer(Bytes bytes, std::size_t& pos, const OffsetMap& map, Recorder& recorder) {
+    if (phase_ == Phase::start) return false;
+    recorder.remainder(Direction::to_client, "mysql.resynchronisation");
+    const Bytes rest = bytes.subspan(pos);
+    if (command_since_loss_) answer_row_ = kNoMessage;  // the client went on: that answer was over
+    const bool start = opens_answer(rest) && (rest[3] == 1 || compressed_);
+    if (start && recorder.has_request() && answer_row_ == kNoMessage) return true;
+    if (!recorder.has_request() && answer_row_ == kNoMessage) return false;
+
+    const std::size_t at = find_chain(bytes, pos);
+    if (answer_row_ == kNoMessage) begin_answer({}, 1, map(pos), recorder);
+    if (at == bytes.size()) {
+        recorder.end(answer_row_, map(bytes.size()));  // so far
+        recorder.count("mysql.answer_end_guessed");
+        return false;
+    }
+    pos = at;
+    const Bytes payload = bytes.subspan(at + kHeader);
+    if (payload.size() >= 4 && payload[0] == 3 && payload[1] == 'd' && payload[2] == 'e' && payload[3] == 'f') {
+        answer_ = Answer::definitions;
+        definitions_left_ = ~0u;  // until something else comes
+    } else {
+        answer_ = Answer::rows;
+        columns_ = 0;
+    }
+    return true;
+}
+
+void MysqlDissector::on_end(Direction direction, Recorder& recorder) {
+    Side& s = side(direction);
+    if (direction == Direction::to_server && s.begun) recorder.count("mysql.request_cut");
+    s.begun = false;
+}
+
+}  // namespace tapscope

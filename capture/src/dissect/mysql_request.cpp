@@ -1,0 +1,481 @@
+// Packets of the client: login, commands, statement text, bound parameters.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "mysql.hpp"
+#include "mysql_compression.hpp"
+#include "mysql_values.hpp"
+#include "sql_fingerprint.hpp"
+
+namespace tapscope {
+
+using namespace mysql;
+
+namespace {
+
+constexpr std::size_t kMaxRequestTokens = 256;   // of one statement or execution
+constexpr std::size_t kMaxTokenText = 4096;      // longer values give no token
+constexpr std::size_t kInflight = 64;            // statements awaiting their answer that are remembered
+constexpr std::uint32_t kLastPrepared = 0xFFFFFFFF;  // MariaDB: the statement that was prepared last
+constexpr std::uint8_t kSemiSyncAck = 0xEF;
+
+// Scratch space; nothing in it outlives a call.
+struct Scratch {
+    SqlFingerprinter fingerprinter;
+    std::string class_text;
+    std::string value;
+};
+
+Scratch& scratch() {
+    static thread_local Scratch instance;
+    return instance;
+}
+
+bool is_one_way(std::uint8_t command) noexcept {
+    switch (static_cast<Command>(command)) {
+        case Command::quit:
+        case Command::stmt_close:
+        case Command::stmt_send_long_data:
+        case Command::binlog_dump:
+        case Command::binlog_dump_gtid:
+        case Command::clone: return true;
+        default: return false;
+    }
+}
+
+bool starts_stream(std::uint8_t command) noexcept {
+    const auto c = static_cast<Command>(command);
+    return c == Command::binlog_dump || c == Command::binlog_dump_gtid || c == Command::clone;
+}
+
+bool has_text(std::uint8_t command) noexcept {
+    return command == static_cast<std::uint8_t>(Command::query) ||
+           command == static_cast<std::uint8_t>(Command::stmt_prepare);
+}
+
+}  // namespace
+
+// ---- recognition ----------------------------------------------------------------------------------------------------
+
+// Do these bytes, the first of a segment, start a command? Judged by header, command byte and the shape of each
+// command; of a longer command its beginning is enough.
+bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
+    if (bytes.size() < kHeader + 1 || bytes[3] != 0) return false;
+    const std::uint32_t length = load_le24(bytes.data());
+    const std::uint8_t command = bytes[kHeader];
+    const std::size_t whole = kHeader + length;
+    const Bytes body = bytes.subspan(kHeader + 1, std::min<std::size_t>(bytes.size(), whole) - std::min(whole, kHeader + 1));
+    if (length == 0) return false;
+    // Only the client pipelines: what follows a complete command must look like one, too.
+    if (bytes.size() > whole && (bytes.size() < whole + kHeader + 1 || bytes[whole + 3] != 0)) {
+        if (length != kMaxPayload) return false;
+    }
+    switch (static_cast<Command>(command)) {
+        case Command::quit:
+        case Command::statistics:
+        case Command::process_info:
+        case Command::debug:
+        case Command::ping:
+        case Command::reset_connection: return length == 1;
+        case Command::set_option: return length == 3;
+        case Command::stmt_close:
+        case Command::stmt_reset: return length == 5;
+        case Command::stmt_fetch: return length == 9;
+        case Command::process_kill: return length == 5;
+        case Command::stmt_send_long_data: return length >= 7;
+        case Command::stmt_execute:
+            if (length < 10 || length > (1u << 24)) return false;
+            return body.size() < 9 || (load_le32(body.data() + 5) == 1 && (body[4] & 0xF0) == 0);
+        case Command::stmt_bulk_execute: return length >= 7;
+        case Command::query:
+        case Command::stmt_prepare:
+        case Command::init_db:
+        case Command::create_db:
+        case Command::drop_db: {
+            if (length < 2) return false;
+            std::size_t from = 0;
+            if (command == static_cast<std::uint8_t>(Command::query) && body.size() >= 2 && body[0] < 9 && body[1] == 1) {
+                from = body[0] == 0 ? 2 : body.size();  // query attributes in front
+            }
+            for (std::size_t i = from; i < body.size() && i < from + 32; ++i) {
+                if (body[i] < 0x20 && body[i] != '\t' && body[i] != '\n' && body[i] != '\r') return false;
+            }
+            return true;
+        }
+        case Command::change_user: return length > 4 && length < 4096;
+        case Command::field_list: return length > 2 && length < 1024;
+        case Command::binlog_dump:
+        case Command::binlog_dump_gtid:
+        case Command::register_slave: return length >= 10 && length < 65536;
+        default: return false;
+    }
+}
+
+bool MysqlDissector::plausible_compressed(Bytes bytes) noexcept {
+    if (bytes.size() < kCompressedHeader + 2 || bytes[3] != 0) return false;
+    const std::uint32_t compressed = load_le24(bytes.data());
+    const std::uint32_t uncompressed = load_le24(bytes.data() + 4);
+    if (bytes.size() != kCompressedHeader + compressed) return false;
+    const Bytes data = bytes.subspan(kCompressedHeader);
+    if (uncompressed == 0) return data.size() >= kHeader + 1 && plausible_command(data);
+    if (uncompressed < compressed) return false;
+    const bool zlib = (data[0] & 0x0F) == 8 && (data[0] * 256 + data[1]) % 31 == 0;
+    const bool zstd = data.size() >= 4 && load_le32(data.data()) == 0xFD2FB528;
+    return zlib || zstd;
+}
+
+// The client's answer to a greeting: HandshakeResponse41, or SSLRequest.
+bool MysqlDissector::plausible_login(Bytes bytes) noexcept {
+    if (bytes.size() < kHeader + 32 || bytes[3] == 0 || bytes[3] > 2) return false;
+    const std::uint32_t length = load_le24(bytes.data());
+    if (length < 32 || length > 65535) return false;
+    const std::uint8_t* p = bytes.data() + kHeader;
+    if ((load_le32(p) & client::protocol_41) == 0) return false;
+    return std::all_of(p + 9, p + 9 + 19, [](std::uint8_t c) { return c == 0; });
+}
+
+// ---- commands -------------------------------------------------------------------------------------------------------
+
+bool MysqlDissector::starts_command(std::uint8_t seq) const noexcept {
+    return seq == 0 && (phase_ == Phase::command || phase_ == Phase::auth || phase_ == Phase::replication);
+}
+
+std::size_t MysqlDissector::wanted_of_client(std::uint32_t length, std::uint8_t seq, Bytes payload) const noexcept {
+    if (phase_ == Phase::login) return std::min<std::size_t>(length, 36);
+    if (!starts_command(seq)) return 0;
+    if (payload.empty()) return 1;
+    switch (static_cast<Command>(payload[0])) {
+        case Command::query:
+        case Command::stmt_prepare:
+        case Command::stmt_execute:
+        case Command::stmt_bulk_execute: return std::min<std::size_t>(length, kMaxText);
+        case Command::stmt_send_long_data: return std::min<std::size_t>(length, 7);
+        case Command::stmt_close:
+        case Command::stmt_reset:
+        case Command::stmt_fetch: return std::min<std::size_t>(length, 5);
+        default: return 1;
+    }
+}
+
+void MysqlDissector::begin_command(std::uint8_t command, std::uint64_t at, Recorder& recorder) {
+    if (phase_ == Phase::auth) phase_ = Phase::command;  // the end of the login was not seen
+    command_since_loss_ = true;
+    const bool ack = phase_ == Phase::replication && command == kSemiSyncAck;
+    const bool one_way = is_one_way(command) || ack;
+    if (one_way) {
+        request_ = recorder.begin(Direction::to_server, MessageKind::one_way, at);
+    } else {
+        serial_ = (serial_ + 1) & 0xFFFFFF;
+        request_ = recorder.begin(Direction::to_server, MessageKind::request, at, serial_ << 8 | command);
+    }
+    if (inferred_) recorder.add_flags(request_, message_flag::inferred);
+    if (ack) {
+        recorder.set_class(request_, protocol, "BINLOG_ACK");
+        return;
+    }
+    if (has_text(command) || command == static_cast<std::uint8_t>(Command::stmt_execute)) {
+        return;  // classed by the statement
+    }
+    const char* name = command_name(command);
+    if (name == nullptr) {
+        recorder.count("mysql.unknown_command");
+        name = "UNKNOWN_COMMAND";
+    }
+    recorder.set_class(request_, protocol, name);
+    if (starts_stream(command)) {
+        phase_ = Phase::replication;
+        recorder.count("mysql.replication_stream");
+    }
+}
+
+void MysqlDissector::client_packet(std::uint32_t length, std::uint8_t seq, Bytes payload, std::uint64_t at,
+                                   Recorder& recorder) {
+    Side& s = side(Direction::to_server);
+    if (phase_ == Phase::login) {
+        if (length == 32 && payload.size() >= 4 && (load_le32(payload.data()) & client::ssl) != 0) {
+            request_ = recorder.begin(Direction::to_server, MessageKind::one_way, at);
+            recorder.set_class(request_, protocol, "SSL_REQUEST");
+            recorder.count("mysql.tls_connection");
+            recorder.remainder(Direction::to_server, "mysql.tls");
+            recorder.remainder(Direction::to_client, "mysql.tls");
+            phase_ = Phase::tls;
+            return;
+        }
+        begin_login(at, recorder);
+        login(length, payload, recorder);
+        return;
+    }
+    if (starts_command(seq) && length > 0) {
+        if (!s.begun) begin_command(payload[0], at, recorder);
+        s.begun = false;
+        command(length, payload, recorder);
+        return;
+    }
+    // Auth data, or the file of LOCAL INFILE: more of the last request.
+    if (answer_ == Answer::infile && answer_row_ != kNoMessage) {
+        if (length == 0) answer_ = Answer::first;
+        return;
+    }
+    if (phase_ == Phase::auth) return;
+    recorder.count("mysql.unexpected_client_packet");
+    if (request_ == kNoMessage) {
+        request_ = recorder.begin(Direction::to_server, MessageKind::one_way, at);
+        recorder.add_flags(request_, message_flag::suspicious);
+    }
+}
+
+void MysqlDissector::begin_login(std::uint64_t at, Recorder& recorder) {
+    serial_ = (serial_ + 1) & 0xFFFFFF;
+    request_ = recorder.begin(Direction::to_server, MessageKind::request, at,
+                              serial_ << 8 | static_cast<std::uint32_t>(Command::login));
+    recorder.set_class(request_, protocol, "LOGIN");
+    phase_ = Phase::auth;
+}
+
+void MysqlDissector::login(std::uint32_t length, Bytes payload, Recorder& recorder) {
+    if (length < 32 || payload.size() < 32) {  // HandshakeResponse320: two bytes of capabilities
+        if (payload.size() >= 2) caps_ = load_le16(payload.data());
+        recorder.count("mysql.old_login");
+        deprecate_eof_ = Known::no;
+        return;
+    }
+    caps_ = load_le32(payload.data());
+    if (server_caps_ != 0) {
+        caps_ &= server_caps_;
+    } else {
+        inferred_ = true;  // greeting not seen: the client's wishes are all there is
+        recorder.count("mysql.greeting_not_seen");
+    }
+    if ((load_le32(payload.data()) & client::mysql) == 0) {
+        caps_mariadb_ = load_le32(payload.data() + 28);
+        if (server_caps_ != 0) caps_mariadb_ &= server_caps_mariadb_;
+    }
+    deprecate_eof_ = (caps_ & client::deprecate_eof) != 0 ? Known::yes : Known::no;
+}
+
+void MysqlDissector::command(std::uint32_t length, Bytes payload, Recorder& recorder) {
+    const std::uint8_t code = payload[0];
+    Reader reader(payload.subspan(1));
+    switch (static_cast<Command>(code)) {
+        case Command::query:
+        case Command::stmt_prepare: statement_text(code, length, payload, recorder); break;
+        case Command::stmt_execute: execute(payload, recorder); break;
+        case Command::stmt_bulk_execute: bulk_execute(payload, recorder); break;
+        case Command::stmt_close: {
+            const std::int32_t slot = statement_slot(reader.u32());
+            if (slot != StatementTable::kNone) {
+                if (slot == last_prepared_) last_prepared_ = StatementTable::kNone;
+                statements_.release(slot);
+            }
+            break;
+        }
+        case Command::stmt_reset: {
+            const std::int32_t slot = statement_slot(reader.u32());
+            if (slot != StatementTable::kNone) statements_.at(slot).long_data.clear();
+            break;
+        }
+        case Command::stmt_send_long_data: {
+            const std::int32_t slot = statement_slot(reader.u32());
+            const std::uint16_t param = reader.u16();
+            if (slot == StatementTable::kNone || !reader.ok()) break;
+            auto& sent = statements_.at(slot).long_data;
+            if (sent.size() <= param) sent.resize(param + std::size_t{1});
+            sent[param] = true;
+            break;
+        }
+        case Command::stmt_fetch: remember(statement_slot(reader.u32())); break;
+        case Command::change_user: phase_ = Phase::auth; break;
+        default: break;
+    }
+}
+
+std::int32_t MysqlDissector::statement_slot(std::uint32_t id) const noexcept {
+    return id == kLastPrepared ? last_prepared_ : statements_.find(id);
+}
+
+// Lets the answer of the request just begun find its statement.
+void MysqlDissector::remember(std::int32_t slot) {
+    if (slot == StatementTable::kNone) return;
+    if (inflight_.empty()) inflight_.resize(kInflight);
+    inflight_[serial_ % kInflight] = {serial_, statements_.at(slot).generation, slot};
+}
+
+// ---- statement text -------------------------------------------------------------------------------------------------
+
+// Takes the query attributes off the front of a COM_QUERY payload and reports them; returns the statement text.
+Bytes MysqlDissector::query_attributes(Bytes payload, Recorder& recorder) {
+    const Bytes body = payload.subspan(1);
+    // Without the login it shows by the byte 1 (number of parameter sets), which starts no statement.
+    const bool known = (caps_ & client::query_attributes) != 0;
+    if (!known && !(inferred_ && body.size() >= 2 && body[0] < 9 && body[1] == 1)) return body;
+    Reader reader(body);
+    const std::uint64_t count = reader.lenenc();
+    const std::uint64_t sets = reader.lenenc();
+    if (!reader.ok() || sets != 1 || count > 4096) {
+        recorder.count("mysql.bad_query_attributes");
+        return body;
+    }
+    if (count == 0) return {reader.here(), reader.left()};
+    const Bytes nulls = reader.take((count + 7) / 8);
+    if (reader.u8() != 1) {  // types were sent before: their sizes are not known here
+        recorder.count("mysql.bad_query_attributes");
+        return {};
+    }
+    struct Attribute {
+        std::uint16_t type;
+        Bytes name;
+    };
+    std::array<Attribute, 64> attributes;
+    for (std::uint64_t i = 0; i < count && reader.ok(); ++i) {
+        const Attribute attribute{reader.u16(), reader.lenenc_string()};
+        if (i < attributes.size()) attributes[i] = attribute;
+    }
+    if (!reader.ok() || count > attributes.size()) {
+        recorder.count("mysql.bad_query_attributes");
+        return {};
+    }
+    char buffer[kMaxValueText];
+    for (std::uint64_t i = 0; i < count && reader.ok(); ++i) {
+        if ((nulls[i / 8] >> (i % 8) & 1) != 0) continue;
+        const Value value = read_binary_value(reader, attributes[i].type, buffer);
+        if (value.kind == Value::Kind::none || value.text.size() > kMaxTokenText) continue;
+        recorder.token(request_, slot_of_name(as_text(attributes[i].name)),
+                       value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text, as_bytes(value.text));
+    }
+    if (!reader.ok()) {
+        recorder.count("mysql.bad_query_attributes");
+        return {};
+    }
+    return {reader.here(), reader.left()};
+}
+
+void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, Bytes payload, Recorder& recorder) {
+    const bool prepare = command == static_cast<std::uint8_t>(Command::stmt_prepare);
+    const bool cut = payload.size() < length || length == kMaxPayload;
+    if (cut) recorder.count("mysql.statement_cut");
+    const Bytes text = prepare ? payload.subspan(1) : query_attributes(payload, recorder);
+
+    Scratch& space = scratch();
+    SqlFingerprinter& sql = space.fingerprinter;
+    sql.scan(as_text(text), cut);
+    bool has_id = false;
+    std::uint32_t ordinal = 0;
+    for (const SqlLiteral& literal : sql.literals()) {
+        bool is_number = false;
+        const std::string_view value = canonical(literal, space.value, is_number);
+        if (value.size() <= kMaxTokenText) {
+            const bool id = value.size() >= 16 && looks_like_id(value);
+            has_id |= id;
+            recorder.token(request_, ordinal, is_number ? TokenKind::number : TokenKind::text, as_bytes(value), id);
+        }
+        ++ordinal;
+    }
+    if (sql.literal_count() > ordinal) recorder.count("mysql.literals_beyond_bound", sql.literal_count() - ordinal);
+    // The whole text carries whatever id one of its literals does.
+    if (!cut) recorder.token(request_, 0, TokenKind::statement, as_bytes(sql.statement()), has_id);
+
+    if (!prepare) {
+        recorder.set_class(request_, protocol, sql.fingerprint());
+        return;
+    }
+    space.class_text.assign("PREPARE ").append(sql.fingerprint());
+    recorder.set_class(request_, protocol, space.class_text);
+    bool evicted = false;
+    const std::int32_t slot = statements_.reserve(evicted);
+    if (evicted) recorder.count("mysql.statement_evicted");
+    Statement& statement = statements_.at(slot);
+    space.class_text.assign("EXECUTE ").append(sql.fingerprint());
+    statement.execute_class = recorder.classes.id(protocol, space.class_text);
+    statement.params = static_cast<std::uint16_t>(std::min<std::uint32_t>(sql.placeholders(), 0xFFFF));
+    last_prepared_ = slot;
+    remember(slot);
+}
+
+// ---- executions -----------------------------------------------------------------------------------------------------
+
+void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
+    Reader reader(payload.subspan(1));
+    const std::int32_t slot = statement_slot(reader.u32());
+    const std::uint8_t flags = reader.u8();
+    reader.u32();  // iterations, always 1
+    if (slot == StatementTable::kNone) {
+        recorder.set_class(request_, protocol, "EXECUTE (text unseen)");
+        return;
+    }
+    Statement& statement = statements_.at(slot);
+    recorder.messages.class_id[request_] = statement.execute_class;
+    remember(slot);
+
+    constexpr std::uint8_t kParameterCountAvailable = 8;
+    const bool attributes = (caps_ & client::query_attributes) != 0;
+    std::uint64_t params = statement.params;
+    if (params == 0 && !(attributes && (flags & kParameterCountAvailable) != 0)) return;
+    if (attributes) params = reader.lenenc();
+    const Bytes nulls = reader.take((params + 7) / 8);
+    const bool new_types = reader.u8() == 1;
+    if (!reader.ok() || params > 0xFFFF) {
+        recorder.count("mysql.bad_execute");
+        return;
+    }
+    if (new_types) {
+        statement.types.resize(params);
+        for (auto& type : statement.types) {
+            type = reader.u16();
+            if (attributes) reader.lenenc_string();  // name
+        }
+        statement.types_known = reader.ok();
+    }
+    if (!statement.types_known || statement.types.size() != params) {
+        recorder.count("mysql.parameter_types_unseen");
+        statement.long_data.clear();
+        return;
+    }
+    char buffer[kMaxValueText];
+    for (std::uint32_t i = 0; i < params && i < kMaxRequestTokens; ++i) {
+        if ((nulls[i / 8] >> (i % 8) & 1) != 0) continue;
+        if (i < statement.long_data.size() && statement.long_data[i]) continue;
+        const Value value = read_binary_value(reader, statement.types[i], buffer);
+        if (!reader.ok()) break;  // cut at kMaxText
+        if (value.kind == Value::Kind::none || value.text.size() > kMaxTokenText) continue;
+        recorder.token(request_, i, value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
+                       as_bytes(value.text));
+    }
+    statement.long_data.clear();
+}
+
+// MariaDB: u32 statement id, u16 flags (128: types follow), then rows of (indicator, value) per parameter.
+void MysqlDissector::bulk_execute(Bytes payload, Recorder& recorder) {
+    Reader reader(payload.subspan(1));
+    const std::int32_t slot = statement_slot(reader.u32());
+    const std::uint16_t flags = reader.u16();
+    if (slot == StatementTable::kNone) {
+        recorder.set_class(request_, protocol, "EXECUTE (text unseen)");
+        return;
+    }
+    Statement& statement = statements_.at(slot);
+    recorder.messages.class_id[request_] = statement.execute_class;
+    remember(slot);
+    const std::size_t params = statement.params;
+    if (params == 0) return;
+    constexpr std::uint16_t kTypesFollow = 128;
+    if ((flags & kTypesFollow) != 0) {
+        statement.types.resize(params);
+        for (auto& type : statement.types) type = reader.u16();
+        statement.types_known = reader.ok();
+    }
+    if (!statement.types_known || statement.types.size() != params) {
+        recorder.count("mysql.parameter_types_unseen");
+        return;
+    }
+    char buffer[kMaxValueText];
+    for (std::uint32_t i = 0; i < kMaxRequestTokens && reader.ok() && reader.left() > 0; ++i) {
+        if (reader.u8() != 0) continue;  // indicator: NULL, DEFAULT or IGNORE
+        const Value value = read_binary_value(reader, statement.types[i % params], buffer);
+        if (!reader.ok() || value.kind == Value::Kind::none || value.text.size() > kMaxTokenText) continue;
+        recorder.token(request_, i, value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
+                       as_bytes(value.text));
+    }
+}
+
+}  // namespace tapscope

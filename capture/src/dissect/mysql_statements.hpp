@@ -1,0 +1,142 @@
+// The prepared statements of one connection: server id -> what is needed to class and decode its executions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tapscope::mysql {
+
+inline constexpr std::size_t kTokenColumns = 32;  // result tokens come from the first columns only
+
+struct Statement {
+    std::uint32_t id = 0;
+    std::uint32_t generation = 0;       // counts the uses of this slot: a late reference to an older one is void
+    std::int32_t execute_class = -1;    // class id of "EXECUTE <fingerprint>"
+    std::uint16_t params = 0;           // placeholders; of the text until the server has answered
+    bool used = false;
+    bool bound = false;                 // the server gave it an id
+    bool types_known = false;
+    std::vector<std::uint16_t> types;   // of parameters, from the last execution that sent them; bit 15: unsigned
+    std::vector<bool> long_data;        // parameters sent by SEND_LONG_DATA since the last execution
+    std::uint16_t columns = 0;          // of the last result set; types of the first kTokenColumns
+    std::uint8_t column_type[kTokenColumns] = {};
+    std::uint32_t column_unsigned = 0;
+};
+
+// Bounded at kMaxStatements: beyond it the oldest one makes room. Slots keep their buffers, so that a client which
+// prepares, executes and closes for each request costs no allocation.
+// Invariant: every used and bound slot is found in the hash table by its id, and nothing else is.
+class StatementTable {
+public:
+    static constexpr std::size_t kMaxStatements = 1024;
+    static constexpr std::int32_t kNone = -1;
+
+    // A slot for a statement whose id is not known yet. `evicted` is set when an older one had to go.
+    std::int32_t reserve(bool& evicted) {
+        evicted = false;
+        std::int32_t slot;
+        if (!free_.empty()) {
+            slot = free_.back();
+            free_.pop_back();
+        } else if (slots_.size() < kMaxStatements) {
+            slot = static_cast<std::int32_t>(slots_.size());
+            slots_.emplace_back();
+        } else {
+            slot = static_cast<std::int32_t>(hand_++ % kMaxStatements);
+            evicted = true;
+            unbind(slot);
+        }
+        Statement& statement = at(slot);
+        ++statement.generation;
+        statement.used = true;
+        statement.bound = false;
+        statement.types_known = false;
+        statement.long_data.clear();
+        statement.columns = 0;
+        return slot;
+    }
+
+    void bind(std::int32_t slot, std::uint32_t id) {
+        const std::int32_t old = find(id);
+        if (old != kNone) release(old);
+        if ((count_ + 1) * 2 > index_.size()) grow();
+        at(slot).id = id;
+        at(slot).bound = true;
+        insert(id, slot);
+        ++count_;
+    }
+
+    void release(std::int32_t slot) {
+        if (!at(slot).used) return;
+        unbind(slot);
+        at(slot).used = false;
+        free_.push_back(slot);
+    }
+
+    std::int32_t find(std::uint32_t id) const noexcept {
+        if (index_.empty()) return kNone;
+        for (std::size_t i = home(id);; i = next(i)) {
+            if (index_[i] == kNone) return kNone;
+            if (slots_[static_cast<std::size_t>(index_[i])].id == id) return index_[i];
+        }
+    }
+
+    void clear() noexcept {
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (slots_[i].used) {
+                slots_[i].used = slots_[i].bound = false;
+                free_.push_back(static_cast<std::int32_t>(i));
+            }
+        }
+        for (auto& entry : index_) entry = kNone;
+        count_ = 0;
+    }
+
+    Statement& at(std::int32_t slot) noexcept { return slots_[static_cast<std::size_t>(slot)]; }
+    std::size_t size() const noexcept { return count_; }
+
+private:
+    std::size_t home(std::uint32_t id) const noexcept { return (id * 0x9E3779B1u >> 7) & (index_.size() - 1); }
+    std::size_t next(std::size_t i) const noexcept { return (i + 1) & (index_.size() - 1); }
+
+    void insert(std::uint32_t id, std::int32_t slot) noexcept {
+        std::size_t i = home(id);
+        while (index_[i] != kNone) i = next(i);
+        index_[i] = slot;
+    }
+
+    void grow() {
+        std::vector<std::int32_t> old(index_.empty() ? 16 : index_.size() * 2, kNone);
+        old.swap(index_);
+        for (const std::int32_t slot : old) {
+            if (slot != kNone) insert(at(slot).id, slot);
+        }
+    }
+
+    // Removal without tombstones: entries behind the hole move up when their home allows it.
+    void unbind(std::int32_t slot) noexcept {
+        Statement& statement = at(slot);
+        if (!statement.bound) return;
+        statement.bound = false;
+        std::size_t hole = home(statement.id);
+        while (index_[hole] != slot) hole = next(hole);
+        for (std::size_t i = next(hole); index_[i] != kNone; i = next(i)) {
+            const std::size_t wish = home(at(index_[i]).id);
+            if (((i - wish) & (index_.size() - 1)) >= ((i - hole) & (index_.size() - 1))) {
+                index_[hole] = index_[i];
+                hole = i;
+            }
+        }
+        index_[hole] = kNone;
+        --count_;
+    }
+
+    std::vector<Statement> slots_;
+    std::vector<std::int32_t> free_;
+    std::vector<std::int32_t> index_;  // open addressing, a power of two
+    std::size_t count_ = 0;
+    std::size_t hand_ = 0;
+};
+
+}  // namespace tapscope::mysql

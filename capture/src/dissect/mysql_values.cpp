@@ -1,0 +1,150 @@
+#include "mysql_values.hpp"
+
+#include <bit>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "sql_literal.hpp"
+
+namespace tapscope::mysql {
+
+namespace {
+
+template <class T>
+Value number(T value, char (&buffer)[kMaxValueText]) noexcept {
+    const auto result = std::to_chars(buffer, buffer + kMaxValueText, value);
+    return {Value::Kind::number, {buffer, static_cast<std::size_t>(result.ptr - buffer)}};
+}
+
+template <class T>
+Value floating(T value, char (&buffer)[kMaxValueText]) {
+    const auto result = std::to_chars(buffer, buffer + kMaxValueText, value);
+    std::string canonical;
+    append_canonical_number({buffer, static_cast<std::size_t>(result.ptr - buffer)}, canonical);
+    const std::size_t size = std::min(canonical.size(), kMaxValueText);
+    std::memcpy(buffer, canonical.data(), size);
+    return {Value::Kind::number, {buffer, size}};
+}
+
+template <class... Parts>
+Value print(char (&buffer)[kMaxValueText], const char* format, Parts... parts) noexcept {
+    const int size = std::snprintf(buffer, kMaxValueText, format, parts...);
+    return {Value::Kind::text, {buffer, static_cast<std::size_t>(size)}};
+}
+
+// Length 0, 4 (date), 7 (with time) or 11 (with microseconds).
+Value date_time(Reader& reader, bool only_date, char (&buffer)[kMaxValueText]) {
+    const std::uint8_t size = reader.u8();
+    unsigned year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, micro = 0;
+    if (size >= 4) {
+        year = reader.u16();
+        month = reader.u8();
+        day = reader.u8();
+    }
+    if (size >= 7) {
+        hour = reader.u8();
+        minute = reader.u8();
+        second = reader.u8();
+    }
+    if (size >= 11) micro = reader.u32();
+    const std::uint8_t known = size >= 11 ? 11 : size >= 7 ? 7 : size >= 4 ? 4 : 0;
+    reader.skip(static_cast<std::uint64_t>(size - known));
+    if (!reader.ok()) return {};
+    if (only_date) return print(buffer, "%04u-%02u-%02u", year, month, day);
+    if (micro != 0) {
+        return print(buffer, "%04u-%02u-%02u %02u:%02u:%02u.%06u", year, month, day, hour, minute, second, micro);
+    }
+    return print(buffer, "%04u-%02u-%02u %02u:%02u:%02u", year, month, day, hour, minute, second);
+}
+
+// Length 0, 8 or 12 (with microseconds): sign, days, hour, minute, second.
+Value time_of_day(Reader& reader, char (&buffer)[kMaxValueText]) {
+    const std::uint8_t size = reader.u8();
+    unsigned negative = 0, minute = 0, second = 0, micro = 0;
+    unsigned long long hours = 0;
+    if (size >= 8) {
+        negative = reader.u8();
+        hours = std::uint64_t{reader.u32()} * 24;
+        hours += reader.u8();
+        minute = reader.u8();
+        second = reader.u8();
+    }
+    if (size >= 12) micro = reader.u32();
+    const std::uint8_t known = size >= 12 ? 12 : size >= 8 ? 8 : 0;
+    reader.skip(static_cast<std::uint64_t>(size - known));
+    if (!reader.ok()) return {};
+    const char* sign = negative != 0 ? "-" : "";
+    if (micro != 0) return print(buffer, "%s%02llu:%02u:%02u.%06u", sign, hours, minute, second, micro);
+    return print(buffer, "%s%02llu:%02u:%02u", sign, hours, minute, second);
+}
+
+}  // namespace
+
+Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxValueText]) {
+    const bool is_unsigned = (type & kUnsigned) != 0;
+    Value value;
+    switch (static_cast<Type>(type & 0xFF)) {
+        case Type::null: return {};
+        case Type::tiny: {
+            const std::uint8_t raw = reader.u8();
+            value = is_unsigned ? number(static_cast<unsigned>(raw), buffer)
+                                : number(static_cast<int>(static_cast<std::int8_t>(raw)), buffer);
+            break;
+        }
+        case Type::short_:
+        case Type::year: {
+            const std::uint16_t raw = reader.u16();
+            value = is_unsigned ? number(raw, buffer) : number(static_cast<std::int16_t>(raw), buffer);
+            break;
+        }
+        case Type::long_:
+        case Type::int24: {
+            const std::uint32_t raw = reader.u32();
+            value = is_unsigned ? number(raw, buffer) : number(static_cast<std::int32_t>(raw), buffer);
+            break;
+        }
+        case Type::longlong: {
+            const std::uint64_t raw = reader.u64();
+            value = is_unsigned ? number(raw, buffer) : number(static_cast<std::int64_t>(raw), buffer);
+            break;
+        }
+        case Type::float_: value = floating(std::bit_cast<float>(reader.u32()), buffer); break;
+        case Type::double_: value = floating(std::bit_cast<double>(reader.u64()), buffer); break;
+        case Type::date:
+        case Type::newdate: value = date_time(reader, true, buffer); break;
+        case Type::timestamp:
+        case Type::datetime: value = date_time(reader, false, buffer); break;
+        case Type::time: value = time_of_day(reader, buffer); break;
+        default: {
+            const Bytes bytes = reader.lenenc_string();
+            value = {Value::Kind::text, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
+            if (static_cast<Type>(type & 0xFF) == Type::newdecimal) value.kind = Value::Kind::number;
+        }
+    }
+    return reader.ok() ? value : Value{};
+}
+
+bool is_token_type(std::uint8_t type) noexcept {
+    switch (static_cast<Type>(type)) {
+        case Type::tiny:
+        case Type::short_:
+        case Type::long_:
+        case Type::longlong:
+        case Type::int24:
+        case Type::year:
+        case Type::varchar:
+        case Type::enum_:
+        case Type::set:
+        case Type::tiny_blob:
+        case Type::medium_blob:
+        case Type::long_blob:
+        case Type::blob:
+        case Type::var_string:
+        case Type::string: return true;
+        default: return false;
+    }
+}
+
+}  // namespace tapscope::mysql

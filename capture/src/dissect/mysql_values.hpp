@@ -1,0 +1,27 @@
+// Values of the binary protocol as text, so that a bound integer 7 gives the same evidence as a literal 7.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "mysql_wire.hpp"
+
+namespace tapscope::mysql {
+
+inline constexpr std::uint16_t kUnsigned = 0x8000;  // bit of a parameter type
+inline constexpr std::size_t kMaxValueText = 64;    // numbers and times; strings stay where they are
+
+struct Value {
+    enum class Kind : std::uint8_t { none, number, text } kind = Kind::none;
+    std::string_view text;  // points into the payload or into the buffer given
+};
+
+// Reads one value of type `type` (low byte: Type, bit 15: unsigned). Numbers come in canonical decimal text, times as
+// 'YYYY-MM-DD[ HH:MM:SS[.ffffff]]' and '[-]HHH:MM:SS[.ffffff]'. A type that cannot be sized turns the reader bad.
+Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxValueText]);
+
+// Integer and string columns: what result tokens are taken from.
+bool is_token_type(std::uint8_t type) noexcept;
+
+}  // namespace tapscope::mysql
