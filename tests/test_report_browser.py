@@ -368,6 +368,26 @@ def test_theme_button_changes_the_colours_of_page_and_charts(report: Any) -> Non
     assert light[1] != dark[1]
 
 
+def test_charts_fit_on_paper_and_come_back_afterwards(report: Any) -> None:
+    script = (
+        "return [document.documentElement.dataset.theme, document.querySelector('.strip .chart')._fullLayout.width,"
+        "document.querySelector('#waterfall svg').getBoundingClientRect().width];"
+    )
+    report.execute_script(
+        "document.getElementById('theme').click(); document.getElementById('theme').click();"
+    )
+    before = report.execute_script(script)
+    report.execute_script("dispatchEvent(new Event('beforeprint'));")
+    theme, *widths = report.execute_script(script)
+    assert theme == "light"
+    assert max(widths) <= 700
+    report.execute_script("dispatchEvent(new Event('afterprint'));")
+    report_browser.wait(report, "return document.querySelector('.strip .chart')._fullLayout.width > 700")
+    after = report.execute_script(script)
+    assert before[0] == after[0] == "dark"
+    assert before[1] == pytest.approx(after[1], abs=1)
+
+
 def test_strips_are_aligned_and_nothing_is_wider_than_the_window(report: Any) -> None:
     lefts = report.execute_script(
         "return [...document.querySelectorAll('.strip .nsewdrag')].map((d) => d.getBoundingClientRect())"

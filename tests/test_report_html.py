@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -326,3 +327,35 @@ def test_slow_calls_stand_at_their_departure_and_above_the_threshold(
     assert total == len(at)
     assert (stay > threshold).all()
     assert np.isin(at, simulation.tables["calls"]["depart_ns"]).all()
+
+
+def test_packets_without_calls_are_no_loss_and_unknown_ones_are(tmp_path: Path) -> None:
+    simulation = simulate(seed=1, users=20, seconds=2.0)
+    simulation.counters.append(("decode.arp", 6, "packets"))
+    assert findings_of(simulation, tmp_path / "arp.db")[0] == health.GREEN
+    simulation.counters.append(("decode.macsec", 6, "packets"))
+    level, text = findings_of(simulation, tmp_path / "macsec.db")
+    assert level == health.AMBER
+    assert "6 packets could not be decoded" in text
+
+
+def test_verdict_reasons_and_figures_of_a_validation_are_shown(run_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    shutil.copy(run_path, path)
+    edges = {"pair": "AJP->MYSQL", "edges": 200, "right": 190, "wrong": 8, "unlinked": 2}
+    with RunFile.open(path, write=True) as run:
+        columns = {"tier": ["app"], "subject": ["concurrent"], "measure": ["pearson_r"], "value": [0.98765]}
+        run.write_columns("agreement", columns)
+        paths = {"edges": [edges], "paths_correct": 45, "paths_exist": 50, "paths_reported": 60}
+        run.set_meta("validation", {"verdict": "failed", "failures": ["app: r is low"], "paths": paths})
+    text = page_of(path)
+    for shown in (
+        "Tap and event monitors: failed",
+        "app: r is low",
+        "0.98765",
+        "app (10.77.0.12)",
+        "AJP → MYSQL",
+    ):
+        assert shown in text
+    for part in ("95.0\u00a0%", "4.00\u00a0%", "1.00\u00a0%", "90.0\u00a0%", "25.0\u00a0%"):
+        assert part in text

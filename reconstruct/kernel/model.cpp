@@ -13,6 +13,10 @@ constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to 
 constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
 constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
 constexpr double kUniformShare = 0.02;    // of every density is spread evenly over the log scale: nothing is impossible
+// Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
+// their log densities count for less than the sum would say; without this the matcher is too sure of itself.
+constexpr float kGapTemper = 0.7f;
+constexpr double kEndPrior[] = {0.85, 0.1, 0.05};   // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kPriorWeight = 2.0;
 
 std::uint64_t scramble(std::uint64_t key) noexcept {
@@ -104,16 +108,16 @@ void KeyMap::grow() {
 Model::Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
              const std::vector<float>& idle)
     : problem_(problem), candidates_(candidates), idle_(idle), affinity_(affinity) {
-    const auto n = static_cast<std::size_t>(problem.children.n_classes);
-    from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * (n + 1), 0.0);
-    from2_.assign(n + 1, 0.0);
-    to1_.assign(n + 1, 0.0);
+    const auto n = static_cast<std::size_t>(n_states());
+    from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
+    from2_.assign(n, 0.0);
+    to1_.assign(n, 0.0);
     // Before anything is learned: a gap is shorter rather than longer, with no scale (density ~ 1/gap).
     for (int b = 0; b < kGapBins; ++b) {
         first_guess_[b] = static_cast<float>(std::log(1.0 / kGapBins / gap_bin_width_ns(b)));
     }
-    orphan_.assign(n, -40.0f);
-    survival_.assign(n + 1, Histogram{});
+    orphan_.assign(static_cast<std::size_t>(problem.children.n_classes), -40.0f);
+    survival_.assign(n, Histogram{});
     measure_load();
 }
 
@@ -134,29 +138,39 @@ void Model::measure_load() {
 
 // `load` 0: any load; `a` -1: any parent class.
 std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const noexcept {
-    const auto n = static_cast<std::uint64_t>(problem_.children.n_classes) + 1;
+    const auto n = static_cast<std::uint64_t>(n_states());
     const auto step = (static_cast<std::uint64_t>(a + 1) * n + static_cast<std::uint64_t>(previous_cls)) * n +
                       static_cast<std::uint64_t>(next_cls);
     return (step << 6 | static_cast<std::uint64_t>(load)) + 1;
 }
 
-Time Model::serial_gap(std::int32_t p, std::int32_t previous, std::int32_t next, bool& parallel) const noexcept {
+Model::Step Model::look(std::int32_t p, std::int32_t previous, std::int32_t next) const noexcept {
     const auto& [parents, children] = problem_;
-    parallel = false;
+    const auto n = children.n_classes;
+    Step out;
+    out.from = previous == kStart ? n : children.cls[previous];
     if (next == kEnd) {
-        const Time from = previous == kStart ? parents.request_end[p] : children.end[previous];
-        if (parents.response_begin[p] >= from) return parents.response_begin[p] - from;
-        parallel = true;                                  // streaming: the answer began before the last call ended
-        return std::max<Time>(parents.depart[p] - from, 0);
+        const Time answer = parents.response_begin[p];
+        const Time done = previous == kStart ? parents.request_end[p] : children.end[previous];
+        if (answer >= done) return {out.from, n, answer - done, false};
+        if (previous == kStart) return {out.from, n + 2, done - answer, false};
+        if (answer >= children.response_begin[previous]) {
+            return {out.from, n + 1, answer - children.response_begin[previous], false};
+        }
+        return {out.from, n + 2, std::max<Time>(parents.depart[p] - done, 0), false};
     }
+    out.to = children.cls[next];
     const Time to = children.begin[next];
     if (previous == kStart) {
         const Time from = parents.request_end[p] <= to ? parents.request_end[p] : parents.arrive[p];
-        return std::max<Time>(to - from, 0);
+        out.gap = std::max<Time>(to - from, 0);
+    } else if (children.end[previous] <= to + kSlack) {
+        out.gap = std::max<Time>(to - children.end[previous], 0);
+    } else {
+        out.parallel = true;
+        out.gap = to - children.begin[previous];
     }
-    if (children.end[previous] <= to + kSlack) return std::max<Time>(to - children.end[previous], 0);
-    parallel = true;
-    return to - children.begin[previous];
+    return out;
 }
 
 void Model::estimate(const std::vector<std::int32_t>& parent_of) {
@@ -174,14 +188,11 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     std::fill(from3_.begin(), from3_.end(), 0.0);
     std::fill(from2_.begin(), from2_.end(), 0.0);
     std::fill(to1_.begin(), to1_.end(), 0.0);
-    double streaming = 0, ends = 0;
 
-    const auto n = static_cast<std::size_t>(children.n_classes) + 1;
+    const auto n = static_cast<std::size_t>(n_states());
     auto observe = [&](std::int32_t p, std::int32_t previous, std::int32_t next) {
         const auto a = parents.cls[p];
-        const auto from = cls_of(previous), to = cls_of(next);
-        bool parallel = false;
-        const Time gap = serial_gap(p, previous, next, parallel);
+        const auto [from, to, gap, parallel] = look(p, previous, next);
         const auto i4 = key4_.insert(key(a, from, to, load_before(p, previous)));
         const auto i3 = key3_.insert(key(a, from, to, 0)), i2 = key2_.insert(key(-1, from, to, 0));
         if (i4 == static_cast<std::int32_t>(gap4_.size())) gap4_.push_back({});
@@ -190,10 +201,6 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
         from3_[static_cast<std::size_t>(a) * n + from] += 1;
         from2_[from] += 1;
         to1_[to] += 1;
-        if (next == kEnd) {
-            streaming += parallel;
-            ends += 1;
-        }
         for (auto* counts : {&count3_[i3], &count2_[i2], &all_}) {
             counts->n += 1;
             if (next == kEnd) continue;
@@ -224,7 +231,6 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     for (std::size_t p = 0; p < parents.size(); ++p) {
         if (parents.answered[p]) observe(static_cast<std::int32_t>(p), last[p], kEnd);
     }
-    streaming_ = (streaming + 0.5) / (ends + 10);
 
     // Orphans come as a Poisson stream. Only those that nobody could have made teach its rate: a rate learned from
     // the others would feed itself, as every child that it takes away from its parent makes it look larger.
@@ -275,12 +281,11 @@ Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int3
 
 Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
     Cell out;
-    const auto n = static_cast<std::size_t>(problem_.children.n_classes) + 1;
+    const auto n = static_cast<std::size_t>(n_states());
     if (!learned_) {
-        const bool ends = next_cls == problem_.children.n_classes;
         double per_parent = 1.0;                          // expected steps of a parent, for P(next)
         for (std::int32_t k = 0; k < problem_.children.n_classes; ++k) per_parent += affinity_(a, k);
-        out.log_p = static_cast<float>(std::log((ends ? 1.0 : affinity_(a, next_cls)) / per_parent + 1e-9));
+        out.log_p = static_cast<float>(std::log((ends(next_cls) ? kEndPrior[next_cls - problem_.children.n_classes] : affinity_(a, next_cls)) / per_parent + 1e-9));
         out.log_serial = static_cast<float>(std::log(1 - kParallelPrior));
         out.log_parallel = static_cast<float>(std::log(kParallelPrior));
         out.log_stay = static_cast<float>(std::log(kStayPrior));
@@ -300,10 +305,9 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
 
     const double par1 = (all_.parallel + kPriorWeight * kParallelPrior) / (all_.n + kPriorWeight);
     const double par2 = (c2.parallel + kPriorWeight * par1) / (c2.n + kPriorWeight);
-    const bool ends = next_cls == problem_.children.n_classes;
-    const double parallel = std::clamp(ends ? streaming_ : par2, 1e-6, 1 - 1e-6);
+    const double parallel = std::clamp(par2, 1e-6, 1 - 1e-6);
     out.log_parallel = static_cast<float>(std::log(parallel));
-    out.log_serial = static_cast<float>(std::log(1 - parallel));
+    out.log_serial = ends(next_cls) ? 0.0f : static_cast<float>(std::log(1 - parallel));
 
     const double stay1 = (all_.stay + kPriorWeight * kStayPrior) / (all_.chance_to_stay + kPriorWeight);
     const double stay2 = (c2.stay + kPriorWeight * stay1) / (c2.chance_to_stay + kPriorWeight);
@@ -326,11 +330,10 @@ const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::i
 float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
     const auto& [parents, children] = problem_;
     if (next == kEnd && !parents.answered[p]) return 0.0f;     // it may still go on: nothing is known about its end
-    const Cell& c = cell(parents.cls[p], cls_of(previous), cls_of(next), load_before(p, previous));
-    bool parallel = false;
-    const Time gap = serial_gap(p, previous, next, parallel);
+    const auto [from, to, gap, parallel] = look(p, previous, next);
+    const Cell& c = cell(parents.cls[p], from, to, load_before(p, previous));
     const Histogram& density = c.gaps == kNone ? first_guess_ : gap_tables_[c.gaps];
-    float score = c.log_p + (parallel ? c.log_parallel : c.log_serial) + density[gap_bin(gap)];
+    float score = c.log_p + (parallel ? c.log_parallel : c.log_serial) + kGapTemper * density[gap_bin(gap)];
     if (next == kEnd) return score;
     if (previous == kStart || parallel) return score - std::log(idle_[next]);
     if (children.conn[previous] == children.conn[next]) return score + c.log_stay;
@@ -340,7 +343,8 @@ float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) cons
 float Model::log_survival(std::int32_t p, std::int32_t previous, Time now) const {
     if (!learned_) return 0.0f;
     const Time from = previous == kStart ? problem_.parents.request_end[p] : problem_.children.end[previous];
-    return survival_[cls_of(previous)][gap_bin(std::max<Time>(now - from, 0))];
+    const auto state = previous == kStart ? problem_.children.n_classes : problem_.children.cls[previous];
+    return survival_[state][gap_bin(std::max<Time>(now - from, 0))];
 }
 
 }  // namespace tapscope::match

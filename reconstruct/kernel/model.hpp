@@ -6,6 +6,8 @@
 //   f(gap | a, previous, next, load)  density of the time the node itself took, log-spaced histogram, backed off to
 //                               the same step at any load, to the same step of any parent, and to all steps
 //   P(parallel | previous, next)  the next call began before the previous one ended
+// END comes in three kinds, each with its own grammar and gaps: after the last call ended (gap from there); while it
+// was still being answered (a proxy that streams: gap from the first byte of its answer); or before (an early flush).
 //   P(same connection | previous, next), else one of the idle connections
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
 #pragma once
@@ -79,10 +81,15 @@ class Model {
     int load_before(std::int32_t p, std::int32_t previous) const noexcept {
         return previous == kStart ? load_at_arrival_[p] : load_at_end_[previous];
     }
-    std::int32_t cls_of(std::int32_t child) const noexcept {
-        return child < 0 ? problem_.children.n_classes : problem_.children.cls[child];
-    }
-    Time serial_gap(std::int32_t p, std::int32_t previous, std::int32_t next, bool& parallel) const noexcept;
+    // Classes of children are followed by START, as previous, and by the kinds of END, as next.
+    std::int32_t n_states() const noexcept { return problem_.children.n_classes + 3; }
+    bool ends(std::int32_t next_cls) const noexcept { return next_cls >= problem_.children.n_classes; }
+    struct Step {
+        std::int32_t from = 0, to = 0;          // states
+        Time gap = 0;
+        bool parallel = false;
+    };
+    Step look(std::int32_t p, std::int32_t previous, std::int32_t next) const noexcept;
 
     const Problem& problem_;
     const Candidates& candidates_;
@@ -104,7 +111,6 @@ class Model {
     std::vector<Histogram> gap4_, gap3_, gap2_; // raw counts; "4" has the load, too
     Histogram gap_all_{};
     std::vector<float> orphan_;                 // by child class
-    double streaming_ = 0.05;                   // share of parents that answer before their last child ended
 
     mutable KeyMap cells_key_;                  // memo of make_cell
     mutable std::vector<Cell> cells_;

@@ -64,9 +64,10 @@ py::dict match_node(const py::dict& parents, const py::dict& children, int draws
     c.cls = column<std::int32_t>(children, "cls");
     c.conn = column<std::int32_t>(children, "conn");
     c.begin = column<std::int64_t>(children, "begin");
+    c.response_begin = column<std::int64_t>(children, "response_begin");
     c.end = column<std::int64_t>(children, "end");
     c.tokens = tokens(children);
-    for (const auto length : {c.conn.size(), c.begin.size(), c.end.size()}) {
+    for (const auto length : {c.conn.size(), c.begin.size(), c.response_begin.size(), c.end.size()}) {
         same_length(length, c.size(), "a column of children");
     }
     same_length(c.tokens.offset.size(), c.size() + 1, "token_offset of children");
@@ -115,7 +116,7 @@ PYBIND11_MODULE(_kernel, module) {
                "Parent of every child call of one node.\n\n"
                "parents: dict of columns cls i32, conn i32, arrive, request_end, response_begin, depart i64 ns,\n"
                "answered u8, token_offset i64 (n+1), token_slot u32, token_hash u64; sorted by arrive.\n"
-               "children: cls, conn i32, begin, end i64 ns, token_*; sorted by begin.\n"
+               "children: cls, conn i32, begin, response_begin, end i64 ns, token_*; sorted by begin.\n"
                "draws: assignments that are drawn to weigh the edges.\n"
                "Returns parent, runner_up (i32, -1 none), probability, runner_up_probability (f64) per child.");
 }

@@ -27,7 +27,7 @@ Candidates find_candidates(const Problem& problem) {
         }
         std::erase_if(active, [&](std::int32_t p) { return parents.depart[p] + kSlack < begin; });
         for (const std::int32_t p : active) {
-            if (parents.depart[p] + kSlack >= children.end[c]) out.parent.push_back(p);
+            if (parents.depart[p] + kSlack >= children.response_begin[c]) out.parent.push_back(p);
         }
         out.offset.push_back(static_cast<std::int64_t>(out.parent.size()));
     }

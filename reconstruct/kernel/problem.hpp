@@ -36,7 +36,8 @@ struct Parents {                                // sorted by arrive
 struct Children {                               // sorted by begin
     std::span<const std::int32_t> cls;          // dense class, 0 .. n_child_classes-1
     std::span<const std::int32_t> conn;         // dense connection
-    std::span<const Time> begin, end;           // first byte of the request, last byte of the response
+    std::span<const Time> begin;                // first byte of the request
+    std::span<const Time> response_begin, end;  // first and last byte of the response; of the request when unanswered
     Tokens tokens;
     std::int32_t n_classes = 0;
     std::size_t size() const noexcept { return cls.size(); }
@@ -47,7 +48,8 @@ struct Problem {
     Children children;
 };
 
-// Candidate parents of each child: those whose stay contains it. CSR, parents ascending.
+// Candidate parents of each child: those during whose stay it was made and began to be answered. Its last bytes may
+// come later: a proxy that has passed the whole answer on does not wait for them. CSR, parents ascending.
 struct Candidates {
     std::vector<std::int64_t> offset;           // size children + 1
     std::vector<std::int32_t> parent;

@@ -74,6 +74,8 @@ def match_node(
     depart = calls["depart_ns"][parents]
     answered = depart >= 0
     child_depart = calls["depart_ns"][children]
+    answered_child = child_depart >= 0
+    asked = calls["request_end_ns"][children]
     child_class = np.stack(
         [calls["server_node"][children], calls["class_id"][children], calls["protocol"][children]]
     )
@@ -92,7 +94,8 @@ def match_node(
             "cls": _dense(child_class),
             "conn": _dense(calls["conn"][children]),
             "begin": calls["arrive_ns"][children] - base,
-            "end": np.where(child_depart >= 0, child_depart, calls["request_end_ns"][children]) - base,
+            "response_begin": np.where(answered_child, calls["response_begin_ns"][children], asked) - base,
+            "end": np.where(answered_child, child_depart, asked) - base,
             **tokens.of(calls["request"][children]),
         },
     )

@@ -48,7 +48,7 @@ struct World {
         no_tokens_c.assign(static_cast<std::size_t>(n) + 1, 0);
         problem.parents = {parent_cls, parent_conn, arrive, request_end, response_begin, depart, answered,
                            {no_tokens_p, {}, {}}, 2};
-        problem.children = {child_cls, child_conn, begin, end, {no_tokens_c, {}, {}}, 3};
+        problem.children = {child_cls, child_conn, begin, end, end, {no_tokens_c, {}, {}}, 3};
     }
 };
 
