@@ -22,13 +22,20 @@ START = 1_790_000_000_000_000_000
 NOTHING: Table = {name: np.empty(0, dtype=np.int64) for name in ("begin_ns", "end_ns")}
 
 
-def _compared(tap_calls: list[tuple[int, int]], log_calls: list[tuple[int, int]]) -> Compared:
+def _compared(
+    tap_calls: list[tuple[float, float]],
+    log_calls: list[tuple[float, float]],
+    caller_calls: list[tuple[float, float]] = (),
+) -> Compared:
     """Calls in milliseconds after START."""
-    sides = [np.array(calls, dtype=np.int64).reshape(-1, 2) * MS + START for calls in (tap_calls, log_calls)]
-    rows = [np.arange(len(side)) for side in sides]
-    (arrive, depart), (log_arrive, log_depart) = (side.T for side in sides)
+    sides = [
+        (np.array(calls, dtype=np.float64).reshape(-1, 2) * MS).astype(np.int64) + START
+        for calls in (tap_calls, log_calls, caller_calls)
+    ]
+    rows = [np.arange(len(side)) for side in sides[:2]]
+    (arrive, depart), log, caller = (side.T for side in sides)
     still_open = np.zeros(len(arrive), dtype=bool)
-    return Compared("web", [0], "calls", *rows, arrive, depart, still_open, log_arrive, log_depart, {})
+    return Compared("web", [0], "calls", *rows, arrive, depart, still_open, *log, *caller, {})
 
 
 def _agree(compared: Compared, seconds: float = 2.0, **tables: Table) -> TierAgreement:
@@ -69,7 +76,8 @@ def test_the_load_is_that_of_analyze():
     mine = calls["server_node"] == APP
     arrive, depart = calls["arrive_ns"][mine], calls["depart_ns"][mine]
     rows = np.arange(len(arrive))
-    pair = Compared("app", [APP], "", rows, rows, arrive, depart, depart < 0, arrive, depart, {})
+    none = np.empty(0, dtype=np.int64)
+    pair = Compared("app", [APP], "", rows, rows, arrive, depart, depart < 0, arrive, depart, none, none, {})
     found = agreement.agree(pair, (world.begin_ns, world.end_ns), NOTHING, NOTHING, ["", "", "app", ""])
     answered = {name: values[calls["depart_ns"] >= 0] for name, values in calls.items()}
     table = loads(answered, nodes, first_ns=world.begin_ns, last_ns=world.end_ns)
@@ -106,6 +114,38 @@ def test_calls_that_the_log_shows_longer_fail_by_bias():
     assert concurrent.bias == pytest.approx(-200 * 0.004, rel=0.05)  # rate times 4 ms (Little)
     assert [why for why in found.failures if why.startswith("bias is -")]
     assert found.stay_ns["log_mean"] - found.stay_ns["tap_mean"] == pytest.approx(4 * MS, rel=0.01)
+
+
+def test_calls_that_wait_in_the_server_agree_with_their_caller_s_log():
+    # 60 ms pass before a thread takes a call up: the server's log begins only then, its caller's does not.
+    wire = [(begin, end + 60) for begin, end in _steady(11, 6.0)]
+    server = [(begin + 60, end) for begin, end in wire]
+    caller = [(begin - 0.2, end + 0.2) for begin, end in wire]
+    assert _agree(_compared(wire, server), seconds=6.0).failures
+    found = _agree(_compared(wire, server, caller), seconds=6.0)
+    assert (found.agrees_with, found.failures) == ("caller", [])
+    assert found.reading("concurrent_by_caller").pearson_r > 0.999
+    assert found.stay_ns["caller_mean"] - found.stay_ns["tap_mean"] == pytest.approx(0.4 * MS, rel=0.3)
+
+
+def test_a_tap_between_both_logs_agrees_and_one_outside_or_with_calls_missing_does_not():
+    random = np.random.default_rng(12)
+    server = _steady(12, 6.0, mean_ms=3.0)
+    early, late = random.exponential(8, (2, len(server)))
+    wire = [(b - e, d + f) for (b, d), e, f in zip(server, early, late, strict=True)]
+    before, after = random.exponential(20, (2, len(server)))
+    caller = [(b - e, d + f) for (b, d), e, f in zip(wire, before, after, strict=True)]
+    found = _agree(_compared(wire, server, caller), seconds=6.0)
+    assert (found.agrees_with, found.failures) == ("between", [])
+    assert found.between.inside > 0.98
+    assert found.between.server_mean < found.between.tap_mean < found.between.caller_mean
+    missing = _agree(
+        _compared(wire[::1][: len(wire) // 2] + wire[len(wire) // 2 :: 2], server, caller), seconds=6.0
+    )
+    assert (missing.agrees_with, bool(missing.failures)) == ("", True)
+    outside = _agree(_compared([(b - 90, d + 90) for b, d in wire], server, caller), seconds=6.0)
+    assert outside.between.above > 0.5
+    assert (outside.agrees_with, bool(outside.failures)) == ("", True)
 
 
 def test_too_few_windows_and_logs_without_departures_are_undecided():

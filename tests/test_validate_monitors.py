@@ -269,3 +269,26 @@ def test_a_given_time_zone_is_used_and_a_zone_that_cannot_be_known_is_counted(tm
     with pytest.raises(TapscopeError) as error:
         events.load(tmp_path, zone="Mars/Olympus")
     assert error.value.exit_code == ExitCode.USAGE
+
+
+def test_callers_are_the_client_the_web_server_and_the_application(tmp_path):
+    ds, start = BEGIN_US + 2_000, BEGIN_US * 1000 - 90_000
+    _write(
+        tmp_path,
+        run__apache__access_log=_web(0),
+        run__apache__error_log=f"[{BEGIN_TEXT}] [log_debug:info] [pid 1:tid 2] DS id=R0\n",
+        run__tomcat__access_log=_app(0),
+        run__tomcat__statements_tsv="request_id\tordinal\tds_us\tdr_us\tthread_id\tform\n"
+        f"R0\t0\t{ds}\t{ds + 300}\t9\tprepare\nR0\t1\t{ds + 400}\t{ds + 900}\t9\texecute\n",
+    )
+    client = tmp_path / "requests.csv"
+    client.write_text(f"request_id,user,start_ns,end_ns\nR0,1,{start},{start + 7_000_000}\nR1,1,{start},-1\n")
+    found = events.load(tmp_path / "run", more=[client])
+    callers = {name: values.tolist() for name, values in found.callers.items()}
+    assert callers["tier"] == [0, 1, 2, 2]
+    assert callers["send_ns"] == [start, BEGIN_US * 1000, ds * 1000, (ds + 400) * 1000]
+    assert callers["receive_ns"][:2] == [start + 7_000_000, BEGIN_US * 1000 + 4_000_000]
+    assert [found.commands[code] if code >= 0 else "" for code in callers["command"]] == [
+        "", "", "prepare", "execute",
+    ]  # fmt: skip
+    assert _counters(found)["events.client.unanswered"] == 1

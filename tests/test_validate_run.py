@@ -59,11 +59,10 @@ def test_the_bias_is_the_way_between_tap_and_server(result, world):
 def test_each_request_s_stamps_are_compared_with_the_wire(result, world):
     by_tier = {each.tier: each for each in result.requests}
     db = by_tier["db"]
-    # An ID whose last statement was still running is not matched: the log lacks it.
     calls = world.tables["calls"]
-    unanswered = int(((calls["server_node"] == DB) & (calls["depart_ns"] < 0)).sum())
-    assert db.tap_only - db.log_only == unanswered
-    assert db.matched > 0.99 * int((calls["server_node"] == DB).sum())
+    answered = (calls["server_node"] == DB) & (calls["depart_ns"] >= 0)
+    # Calls of the one transaction whose last statement was still running may go without.
+    assert db.matched == pytest.approx(int(answered.sum()), abs=5)
     assert db.arrive.median_ns == pytest.approx(OFFSET_NS + HOP_NS, abs=1_000)
     assert db.depart.p99_ns == pytest.approx(OFFSET_NS - HOP_NS, abs=1_000)
     assert (

@@ -27,17 +27,30 @@ SURE_CORRELATION = 0.5
 """A lag is believed when the queue lengths are at least this alike at it."""
 
 
+SMALL_LAG_NS = 5_000_000
+"""Below this a lag is the way between wire and log stamp, above it is taken for the clock of the log's
+host."""
+
+
 @dataclass(frozen=True)
 class Thresholds:
-    """When a tier agrees. All hold for the concurrent reading, with the log's lag removed.
+    """When a tier agrees: when one of these holds.
 
-    bias is tap - log in percent of the mean; a bias of less than `bias_calls` calls is never a disagreement,
-    because at a nearly idle tier the microseconds between wire and log stamp are a large part of each stay.
+    * The concurrent reading of the server's own log, its lag removed: Pearson r, and bias (tap - log, in
+        percent of
+      the mean; a bias below `bias_calls` is never a disagreement, because at a nearly idle tier the
+      microseconds between wire and log stamp are a large part of each stay).
+    * The same with the log of the tier's caller.
+    * The tap lies between the two logs in at least the share `between` of the windows, and tap and server's
+      log count the same calls to `calls_percent`. A server stamps a call when a thread takes it up, its
+      caller when it hands it over; what waits in between is at the server by the wire, and only there.
     """
 
     pearson_r: float = 0.99
     bias_percent: float = 5.0
     bias_calls: float = 0.05
+    between: float = 0.98
+    calls_percent: float = 1.0
     windows: int = 20
 
 
@@ -60,29 +73,75 @@ class Reading:
     limit_high: float
 
 
+@dataclass(frozen=True)
+class Between:
+    """Does the tap lie between the server's log and its caller's? Shares of windows, and mean queue lengths.
+
+    A window counts as inside with a tolerance of TOLERANCE_CALLS or TOLERANCE_SHARE of it, whichever is more.
+    """
+
+    windows: int
+    inside: float
+    below: float
+    above: float
+    server_mean: float
+    tap_mean: float
+    caller_mean: float
+
+
+TOLERANCE_CALLS = 0.05
+TOLERANCE_SHARE = 0.01
+
+
 @dataclass
 class TierAgreement:
-    """One tier. `windows` has one row per window of the capture: window_ns, width_ns, and for tap and log
-    load, max, arrivals, completions; left_out says why it was not compared ('' = compared). The log's lag is
-    removed in it."""
+    """One tier. `windows` has one row per window of the capture: window_ns, width_ns, and for tap, log (the
+    server's own) and, where there is one, caller: load, max, arrivals, completions. Lags are removed in it.
+    left_out says why a window was not compared ('' = compared). agrees_with : server, caller or between
+    (Thresholds); '' = it does not agree."""
 
     tier: str
     nodes: list[str]
     what: str
     lag_ns: int | None
     lag_correlation: float
+    caller_lag_ns: int | None
     readings: list[Reading]
+    between: Between | None
     windows: dict[str, Any]
     windows_compared: int
     windows_left_out: dict[str, int]
     calls: dict[str, int]
     stay_ns: dict[str, float]
+    agrees_with: str = ""
     failures: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
 
     def reading(self, name: str) -> Reading | None:
         """The reading of this name."""
         return next((reading for reading in self.readings if reading.name == name), None)
+
+
+@dataclass(frozen=True)
+class _Log:
+    """One log's calls with its lag removed, and the time in which it and the tap both know every call."""
+
+    arrive: Ints
+    depart: Ints
+    lag: Lag | None
+    shift_ns: int
+    first_ns: int
+    last_ns: int
+
+    @property
+    def lag_ns(self) -> int | None:
+        """The lag, None when it could not be told."""
+        return self.lag.lag_ns if self.lag is not None and self.lag.correlation >= SURE_CORRELATION else None
+
+    def stamped(self, small_only: bool = False) -> tuple[Ints, Ints]:
+        """Calls as they were stamped; with `small_only` a large lag stays removed."""
+        back = 0 if small_only and abs(self.shift_ns) >= SMALL_LAG_NS else self.shift_ns
+        return self.arrive + back, np.where(self.depart >= 0, self.depart + back, -1)
 
 
 def agree(
@@ -100,55 +159,93 @@ def agree(
     holes, gaps : begin_ns, end_ns of times in which the tap's view of these nodes, or the log of this tier,
         lacks calls
     """
-    thresholds = thresholds or Thresholds()
-    knows_departure = bool(np.any(compared.log_depart >= 0))
-    lag = _lag(compared, capture_ns) if knows_departure else None
-    sure = lag is not None and lag.correlation >= SURE_CORRELATION
-    shift = lag.lag_ns if lag is not None and sure else 0
     edges = window_edges(capture_ns[0], capture_ns[1], width_ns)
-    log_arrive = compared.log_arrive - shift
-    log_depart = np.where(compared.log_depart >= 0, compared.log_depart - shift, -1)
-    first, last = _common_time(compared, log_arrive, log_depart, capture_ns)
+    log = _log(compared, compared.log_arrive, compared.log_depart, capture_ns)
+    caller = None
+    if len(compared.caller_arrive):
+        caller = _log(compared, compared.caller_arrive, compared.caller_depart, capture_ns)
+    shift = log.shift_ns
     left_out = np.full(len(edges) - 1, "", dtype=object)
     left_out[touched(edges, gaps["begin_ns"] - shift, gaps["end_ns"] - shift)] = "log_loss"
     left_out[touched(edges, holes["begin_ns"], holes["end_ns"])] = "capture_loss"
-    left_out[(edges[:-1] < first) | (edges[1:] > last)] = "edge"
-    tap = _sides(compared.tap_arrive, compared.tap_depart, edges)
-    log = _sides(log_arrive, log_depart, edges)
-    stamped = _sides(compared.log_arrive, compared.log_depart, edges)
-    used = left_out == ""
+    left_out[(edges[:-1] < log.first_ns) | (edges[1:] > log.last_ns)] = "edge"
+    used = np.asarray(left_out == "", dtype=bool)
+    sides = {"tap": _sides(compared.tap_arrive, compared.tap_depart, edges)}
+    sides["log"] = _sides(log.arrive, log.depart, edges)
     readings = []
-    if knows_departure:
-        readings.append(reading("concurrent", tap["load"][used], log["load"][used]))
-        readings.append(reading("concurrent_as_stamped", tap["load"][used], stamped["load"][used]))
-    readings.append(
-        reading("started", tap["arrivals"][used].astype(float), log["arrivals"][used].astype(float))
-    )
+    if np.any(log.depart >= 0):
+        stamped = _sides(*log.stamped(), edges)
+        readings.append(reading("concurrent", sides["tap"]["load"][used], sides["log"]["load"][used]))
+        readings.append(reading("concurrent_as_stamped", sides["tap"]["load"][used], stamped["load"][used]))
+    readings.append(reading("started", sides["tap"]["arrivals"][used], sides["log"]["arrivals"][used]))
+    between = None
+    if caller is not None:
+        sides["caller"] = _sides(caller.arrive, caller.depart, edges)
+        known = used & (edges[:-1] >= caller.first_ns) & (edges[1:] <= caller.last_ns)
+        readings += _readings_by_caller(sides, known)
+        if np.any(log.depart >= 0):
+            low, high = (
+                _sides(*each.stamped(small_only=True), edges)["load"][known] for each in (log, caller)
+            )
+            between = _between(low, sides["tap"]["load"][known], high)
     reasons, times = np.unique(left_out[~used].astype(str), return_counts=True)
+    first, last = log.first_ns, log.last_ns
     result = TierAgreement(
         tier=compared.tier,
         nodes=[node_names[node] for node in compared.nodes],
         what=compared.what,
-        lag_ns=lag.lag_ns if lag is not None and sure else None,
-        lag_correlation=lag.correlation if lag is not None else float("nan"),
+        lag_ns=log.lag_ns,
+        lag_correlation=log.lag.correlation if log.lag is not None else float("nan"),
+        caller_lag_ns=None if caller is None else caller.lag_ns,
         readings=readings,
+        between=between,
         windows={"window_ns": edges[:-1], "width_ns": np.diff(edges), "left_out": left_out}
-        | {f"tap_{name}": values for name, values in tap.items()}
-        | {f"log_{name}": values for name, values in log.items()},
+        | {f"{side}_{name}": values for side, columns in sides.items() for name, values in columns.items()},
         windows_compared=int(np.count_nonzero(used)),
         windows_left_out=dict(zip(reasons.tolist(), times.tolist(), strict=True)),
         calls={
             "tap": _within(compared.tap_arrive, first, last),
-            "log": _within(log_arrive, first, last),
+            "log": _within(log.arrive, first, last),
             **compared.left_out,
         },
         stay_ns={
             "tap_mean": _mean_stay(compared.tap_arrive, compared.tap_depart, first, last),
-            "log_mean": _mean_stay(log_arrive, log_depart, first, last),
+            "log_mean": _mean_stay(log.arrive, log.depart, first, last),
         },
     )
-    _judge(result, thresholds)
+    if caller is not None:
+        result.calls["caller"] = _within(caller.arrive, first, last)
+        result.stay_ns["caller_mean"] = _mean_stay(caller.arrive, caller.depart, first, last)
+    _judge(result, thresholds or Thresholds())
     return result
+
+
+def _log(compared: Compared, arrive: Ints, depart: Ints, capture_ns: tuple[int, int]) -> _Log:
+    tap_known, known = compared.tap_depart >= 0, depart >= 0
+    lag = statistics.best_lag(
+        (compared.tap_arrive[tap_known], compared.tap_depart[tap_known]),
+        (arrive[known], depart[known]),
+        *capture_ns,
+    )
+    shift = lag.lag_ns if lag is not None and lag.correlation >= SURE_CORRELATION else 0
+    arrive, depart = arrive - shift, np.where(known, depart - shift, -1)
+    return _Log(arrive, depart, lag, shift, *_common_time(compared, arrive, depart, capture_ns))
+
+
+def _readings_by_caller(sides: dict[str, dict[str, NDArray[Any]]], used: Bools) -> list[Reading]:
+    tap, caller = sides["tap"], sides["caller"]
+    return [
+        reading("concurrent_by_caller", tap["load"][used], caller["load"][used]),
+        reading("started_by_caller", tap["arrivals"][used], caller["arrivals"][used]),
+    ]
+
+
+def _between(server: NDArray[np.float64], tap: NDArray[np.float64], caller: NDArray[np.float64]) -> Between:
+    tolerance = np.maximum(TOLERANCE_CALLS, TOLERANCE_SHARE * tap)
+    below, above = tap < server - tolerance, tap > caller + tolerance
+    shares = [float(np.mean(each)) if len(tap) else float("nan") for each in (~below & ~above, below, above)]
+    means = [float(np.mean(each)) if len(tap) else float("nan") for each in (server, tap, caller)]
+    return Between(len(tap), *shares, *means)
 
 
 def touched(edges: Ints, begin_ns: Ints, end_ns: Ints) -> Bools:
@@ -162,8 +259,9 @@ def touched(edges: Ints, begin_ns: Ints, end_ns: Ints) -> Bools:
     return np.asarray(np.cumsum(change)[:-1] > 0, dtype=bool)
 
 
-def reading(name: str, tap: NDArray[np.float64], log: NDArray[np.float64]) -> Reading:
+def reading(name: str, tap: NDArray[Any], log: NDArray[Any]) -> Reading:
     """All statistics of one reading."""
+    tap, log = tap.astype(np.float64), log.astype(np.float64)
     limits = statistics.bland_altman(tap, log)
     return Reading(
         name=name,
@@ -179,16 +277,6 @@ def reading(name: str, tap: NDArray[np.float64], log: NDArray[np.float64]) -> Re
         bias_percent=limits.percent,
         limit_low=limits.low,
         limit_high=limits.high,
-    )
-
-
-def _lag(compared: Compared, capture_ns: tuple[int, int]) -> Lag | None:
-    tap = compared.tap_depart >= 0
-    log = compared.log_depart >= 0
-    return statistics.best_lag(
-        (compared.tap_arrive[tap], compared.tap_depart[tap]),
-        (compared.log_arrive[log], compared.log_depart[log]),
-        *capture_ns,
     )
 
 
@@ -238,7 +326,7 @@ def _mean_stay(arrive: Ints, depart: Ints, first: int, last: int) -> float:
 
 
 def _judge(result: TierAgreement, thresholds: Thresholds) -> None:
-    """Fill in why the tier fails, or why nothing can be said of it."""
+    """Fill in what the tier agrees with, why it fails, or why nothing can be said of it."""
     concurrent = result.reading("concurrent")
     if concurrent is None:
         result.undecided.append("the log has no departures, so it gives no queue length")
@@ -251,13 +339,35 @@ def _judge(result: TierAgreement, thresholds: Thresholds) -> None:
     if np.isnan(concurrent.pearson_r):
         result.undecided.append("a queue length does not vary")
         return
-    if concurrent.pearson_r < thresholds.pearson_r:
-        result.failures.append(f"Pearson r is {concurrent.pearson_r:.4f}, below {thresholds.pearson_r}")
-    if (
-        abs(concurrent.bias) > thresholds.bias_calls
-        and abs(concurrent.bias_percent) > thresholds.bias_percent
-    ):
+    for name, whose in (("concurrent", "server"), ("concurrent_by_caller", "caller")):
+        each = result.reading(name)
+        if each is None or each.windows < thresholds.windows:
+            continue
+        reasons = _reasons(each, thresholds)
+        if not reasons:
+            result.agrees_with = whose
+            result.failures.clear()
+            return
+        result.failures += [f"{why} ({whose}'s log)" for why in reasons]
+    tap, log = result.calls["tap"], result.calls["log"]
+    if result.between is not None and result.between.windows >= thresholds.windows:
+        same_calls = abs(tap - log) * 100 <= thresholds.calls_percent * log
+        if result.between.inside >= thresholds.between and same_calls:
+            result.agrees_with = "between"
+            result.failures.clear()
+            return
+        share = 100 * result.between.inside
         result.failures.append(
-            f"bias is {concurrent.bias_percent:+.2f} % ({concurrent.bias:+.3f} calls), "
-            f"beyond {thresholds.bias_percent} %"
+            f"between both logs in {share:.1f} % of windows only, or {tap} calls for {log}"
         )
+
+
+def _reasons(each: Reading, thresholds: Thresholds) -> list[str]:
+    found = []
+    if not each.pearson_r >= thresholds.pearson_r:
+        found.append(f"Pearson r is {each.pearson_r:.4f}, below {thresholds.pearson_r}")
+    if abs(each.bias) > thresholds.bias_calls and abs(each.bias_percent) > thresholds.bias_percent:
+        found.append(
+            f"bias is {each.bias_percent:+.2f} % ({each.bias:+.3f} calls), beyond {thresholds.bias_percent} %"
+        )
+    return found

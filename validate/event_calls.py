@@ -52,7 +52,16 @@ DOWNSTREAM = _columns(
     ("receive_ns", "int64", "ns", "downstream receiving; -1 not logged"),
     ("precision_ns", "int64", "ns", "half width of both stamps"),
     ("thread", "int64", "", "the downstream server's connection id; -1 not logged"),
+    ("command", "int32", "", "index into commands: what was sent; -1 not logged"),
 )
+
+CALLER = _columns(
+    ("tier", "int32", "", "index into TIERS: which tier was called"),
+    ("send_ns", "int64", "ns", "when its caller sent the request, by the caller's log"),
+    ("receive_ns", "int64", "ns", "when its caller had the response"),
+    ("command", "int32", "", "index into commands: what was sent; -1 not logged"),
+)
+"""Calls as their callers logged them. What the wire shows of a call lies between these two times."""
 
 LOG_GAP = _columns(
     ("tier", "int32", "", "index into TIERS"),
@@ -67,8 +76,8 @@ LOG_GAP = _columns(
 class EventCalls:
     """What the event monitors of one run say.
 
-    calls, downstream, gaps : tables with the columns EVENT_CALL, DOWNSTREAM, LOG_GAP; calls in order of
-        arrival
+    calls, downstream, callers, gaps : tables with the columns EVENT_CALL, DOWNSTREAM, CALLER, LOG_GAP; calls
+        in order of arrival
     hosts, request_ids, commands : what the index columns mean
     sources  : one dict per file: path, monitor, tier, host, bytes, lines, calls, first_ns, last_ns, zone,
         detail
@@ -77,6 +86,7 @@ class EventCalls:
 
     calls: Table
     downstream: Table
+    callers: Table
     gaps: Table
     hosts: list[str] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
@@ -144,6 +154,7 @@ MARK = _columns(
     ("until_ns", "int64", "ns", "end of the interval; -1 a single stamp"),
     ("ordinal", "int32", "", "number of the downstream call; -1 none"),
     ("thread", "int64", "", "the downstream server's connection id; -1 none"),
+    ("command", "int32", "", "index into commands: what was sent; -1 none"),
     ("source", "int32", "", "index into sources"),
 )
 """Stamps that stand in another line or file than the call they belong to."""
@@ -156,6 +167,7 @@ class MarkKind(IntEnum):
     RECEIVING = 1  # one downstream receiving
     INSIDE = 2  # an interval inside the call, measured by the application: bounds arrival and departure
     STATEMENT = 3  # one downstream sending and receiving
+    CLIENT = 4  # the whole request as its client saw it: sending and receiving
 
 
 @dataclass
@@ -220,11 +232,12 @@ class Collector:
         until_ns: int = -1,
         ordinal: int = -1,
         thread: int = -1,
+        command: str = "",
     ) -> None:
         """One stamp or interval that belongs to a call in another line."""
-        self.marks.append(
-            (tier, host, int(kind), self.id_code(request_id), at_ns, until_ns, ordinal, thread, source)
-        )
+        command_code = self.commands.code(command) if command else -1
+        where = (ordinal, thread, command_code, source)
+        self.marks.append((tier, host, int(kind), self.id_code(request_id), at_ns, until_ns, *where))
 
     def counters(self) -> list[tuple[str, int, str]]:
         """The counters as (name, value, unit), by name."""

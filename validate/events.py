@@ -3,6 +3,7 @@ call."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -27,7 +28,7 @@ from tapscope.validate.event_calls import (
     without_duplicates,
 )
 from tapscope.validate.joining import last_before
-from tapscope.validate.monitors import apache, mariadb, tomcat
+from tapscope.validate.monitors import apache, client, mariadb, tomcat
 from tapscope.validate.monitors.lines import LOCAL, Format, LogFile, head, stem, wrong_format
 
 FORMATS: tuple[Format, ...] = (
@@ -39,6 +40,7 @@ FORMATS: tuple[Format, ...] = (
     tomcat.STATEMENTS,
     mariadb.SLOW,
     mariadb.GENERAL,
+    client.REQUESTS,
 )
 """In the order they are read: the database finds bound request IDs only when the other tiers' logs are
 known."""
@@ -50,13 +52,14 @@ STAMP_NS = 1_000
 """Half width of a stamp in whole microseconds, rounded up."""
 
 
-def load(directory: str | Path, zone: str | None = None) -> EventCalls:
+def load(directory: str | Path, zone: str | None = None, more: Sequence[Path] = ()) -> EventCalls:
     """Read every event-monitor log below `directory`. Formats are recognised by content, not by name.
 
     directory : folder with the logs, flat or one folder per host (or server)
     zone      : of logs whose stamps name none (Apache's error log, MariaDB's tables): a name such as "UTC" or
                 "Europe/Berlin". None: found from request IDs that also stand in a log with absolute times;
                 where that is impossible UTC is assumed and counted.
+    more      : single files beside the folder, such as the load generator's own record
     Raises TapscopeError for a missing folder, no log at all, a file whose name promises a log that it is not,
     and an unknown zone. Bad lines, duplicates and missing IDs are counted.
     """
@@ -68,7 +71,7 @@ def load(directory: str | Path, zone: str | None = None) -> EventCalls:
             remedy="Name the run's events folder with --events.",
         )
     collector = Collector()
-    files = _recognised(directory, collector)
+    files = _recognised(directory, collector, more)
     if not files:
         expected = ", ".join(form.name for form in FORMATS)
         raise TapscopeError(
@@ -81,12 +84,13 @@ def load(directory: str | Path, zone: str | None = None) -> EventCalls:
     return _joined(collector, zone)
 
 
-def _recognised(directory: Path, collector: Collector) -> list[tuple[Format, LogFile]]:
+def _recognised(directory: Path, collector: Collector, more: Sequence[Path]) -> list[tuple[Format, LogFile]]:
     """The files that are logs, in the order of FORMATS; a rotated file before the one that followed it."""
     found = []
-    for path in sorted(p for p in directory.rglob("*") if p.is_file() and not p.name.startswith(".")):
-        inside = path.relative_to(directory).parts
-        file = LogFile(path, inside[0] if len(inside) > 1 else "")
+    below = sorted(p for p in directory.rglob("*") if p.is_file() and not p.name.startswith("."))
+    places = [(path, path.relative_to(directory).parts[:-1]) for path in below]
+    for path, folders in (*places, *((path, (path.parent.name,)) for path in more)):
+        file = LogFile(path, folders[0] if folders else "")
         first = head(path)
         promised = [form for form in FORMATS if form.family.match(stem(path))]
         if not first:
@@ -122,6 +126,7 @@ def _joined(collector: Collector, zone: str | None) -> EventCalls:
     return EventCalls(
         calls={column.name: calls[column.name] for column in EVENT_CALL},
         downstream=downstream,
+        callers=_callers(calls, downstream, marks),
         gaps=gaps,
         hosts=collector.hosts.texts,
         request_ids=collector.request_ids.texts,
@@ -292,15 +297,36 @@ def _downstream(calls: Table, marks: Table, collector: Collector) -> Table:
             received = int(receiving["at_ns"][answer[i]])
         elif handled >= 0:
             received = sent + handled
-        rows.append((call, 0, sent, received, STAMP_NS, -1))
+        rows.append((call, 0, sent, received, STAMP_NS, -1, -1))
     owner = _owners(calls, statement)
     collector.count("statement_without_call", int(np.count_nonzero(owner < 0)))
     joined = owner >= 0
-    block = (owner, statement["ordinal"], statement["at_ns"], statement["until_ns"], statement["thread"])
-    for call, ordinal, at, until, thread in zip(*(column[joined].tolist() for column in block), strict=True):
-        rows.append((call, max(ordinal, 0), at, until, STAMP_NS, thread))
+    precision = np.full(len(owner), STAMP_NS, dtype=np.int64)
+    block = (
+        owner,
+        np.maximum(statement["ordinal"], 0),
+        statement["at_ns"],
+        statement["until_ns"],
+        precision,
+        statement["thread"],
+        statement["command"],
+    )  # in the order of DOWNSTREAM
+    rows += zip(*(column[joined].tolist() for column in block), strict=True)
     rows.sort()
     return table_of(DOWNSTREAM, rows)
+
+
+def _callers(calls: Table, downstream: Table, marks: Table) -> Table:
+    """Every tier's calls as the tier before it logged them: the client's of web, web's of app, app's of
+    db."""
+    client = _of_kind(marks, MarkKind.CLIENT)
+    below = {name: values[downstream["receive_ns"] >= 0] for name, values in downstream.items()}
+    return {
+        "tier": np.concatenate([client["tier"], calls["tier"][below["call"]] + 1]).astype(np.int32),
+        "send_ns": np.concatenate([client["at_ns"], below["send_ns"]]),
+        "receive_ns": np.concatenate([client["until_ns"], below["receive_ns"]]),
+        "command": np.concatenate([client["command"], below["command"]]).astype(np.int32),
+    }
 
 
 def _owners(calls: Table, marks: Table) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from tapscope.store.errors import TapscopeError
 from tapscope.validate.validation import Validation
 
-TAP, LOG, DIFFERENCE = "#0b6e99", "#d9730d", "#6b6b6b"
+TAP, LOG, CALLER, DIFFERENCE = "#0b6e99", "#d9730d", "#9b9b9b", "#6b6b6b"
 ROW_HEIGHT = 300  # pixels
 
 
@@ -48,6 +48,7 @@ def draw(validation: Validation) -> go.Figure:
         horizontal_spacing=0.06,
         vertical_spacing=0.35 / max(len(tiers), 1),
     )
+    shown: set[str] = set()
     for row, tier in enumerate(tiers, start=1):
         windows = tier.windows
         concurrent = tier.reading("concurrent") is not None
@@ -56,11 +57,14 @@ def draw(validation: Validation) -> go.Figure:
         at = windows["window_ns"].astype("datetime64[ns]")
         used = windows["left_out"] == ""
         difference = np.where(used, tap - log, np.nan)
-        first = row == 1
-        curves = ((log, "event monitor", LOG, "solid"), (tap, "tap", TAP, "dot"))
+        curves = [(log, "event monitor", LOG, "solid"), (tap, "tap", TAP, "dot")]
+        if f"caller_{name}" in windows:
+            curves.insert(0, (windows[f"caller_{name}"], "event monitor of the caller", CALLER, "solid"))
         for values, label, colour, dash in curves:
             line = {"color": colour, "width": 1.5, "dash": dash, "shape": "hv"}
-            trace = go.Scattergl(x=at, y=values, name=label, legendgroup=label, showlegend=first, line=line)
+            named = {"name": label, "legendgroup": label, "showlegend": label not in shown}
+            shown.add(label)
+            trace = go.Scattergl(x=at, y=values, line=line, **named)
             figure.add_trace(trace, row=row, col=1)
         line = {"color": DIFFERENCE, "width": 1, "shape": "hv"}
         figure.add_trace(go.Scattergl(x=at, y=difference, showlegend=False, line=line), row=row, col=2)

@@ -68,7 +68,7 @@ def _event_loads(compared: list[TierAgreement], nodes: dict[str, list[int]]) -> 
     """Log and tap side by side per window. A log without departures gives no queue length, hence no rows."""
     columns: dict[str, list[Any]] = {name: [] for name in ("tier", "tap_node", "window_ns", "width_ns")}
     sides = ("load", "max", "arrivals", "completions")
-    columns |= {name: [] for name in (*sides, *(f"tap_{name}" for name in sides), "left_out")}
+    columns |= {name: [] for name in (*sides, *(f"tap_{name}" for name in sides), "caller_load", "left_out")}
     for tier in compared:
         if tier.reading("concurrent") is None:
             continue
@@ -78,6 +78,9 @@ def _event_loads(compared: list[TierAgreement], nodes: dict[str, list[int]]) -> 
         columns["tap_node"] += [nodes[tier.tier][0]] * count
         for name in ("window_ns", "width_ns", "left_out"):
             columns[name] += windows[name].tolist()
+        columns["caller_load"] += (
+            windows["caller_load"].tolist() if "caller_load" in windows else [None] * count
+        )
         for name in sides:
             columns[name] += windows[f"log_{name}"].tolist()
             columns[f"tap_{name}"] += windows[f"tap_{name}"].tolist()
@@ -104,10 +107,29 @@ def _agreement(compared: list[TierAgreement]) -> dict[str, list[Any]]:
         }
         left_out["value"] = float(sum(tier.windows_left_out.values()))
         left_out["detail"] = ", ".join(f"{why} {count}" for why, count in tier.windows_left_out.items())
+        rows += _between(tier)
         rows += [lag, left_out] if tier.reading("concurrent") else []
     names = ("tier", "subject", "measure", "value", "low", "high", "unit", "detail")
     empty = {"value": None, "low": None, "high": None}
     return {name: [row.get(name, empty.get(name, "")) for row in rows] for name in names}
+
+
+def _between(tier: TierAgreement) -> list[dict[str, Any]]:
+    """Shares of windows in which the tap lies between, below and above the two logs."""
+    if tier.between is None:
+        return []
+    what = "windows in which the tap's queue length lies {} the server's and its caller's log"
+    return [
+        {
+            "tier": tier.tier,
+            "subject": "between_logs",
+            "measure": share,
+            "value": 100 * getattr(tier.between, share),
+            "unit": "%",
+            "detail": what.format("between" if share == "inside" else share),
+        }
+        for share in ("inside", "below", "above")
+    ]
 
 
 def _row(tier: TierAgreement, reading: Reading, measure: str, field: str, unit: str) -> dict[str, Any]:

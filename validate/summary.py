@@ -14,6 +14,16 @@ Table = tuple[str, list[str], list[list[Any]]]
 """Title, column heads, rows."""
 
 
+AGREES = {
+    "server": "agrees with the server's log",
+    "caller": "agrees with the caller's log",
+    "between": "lies between the server's and the caller's log",
+}
+
+BETWEEN_HEAD = ["tier", "windows", "server's log mean", "tap mean", "caller's log mean"]
+BETWEEN_HEAD += ["between %", "below %", "above %"]
+
+
 def tables(validation: Validation) -> list[Table]:
     """The tables that have rows, in the order in which they are shown."""
     return [table for table in (*_agreement(validation), *_paths(validation)) if table[2]]
@@ -59,15 +69,39 @@ def _agreement(validation: Validation) -> list[Table]:
             tier.calls["log"],
             tier.stay_ns["tap_mean"] / 1e6,
             tier.stay_ns["log_mean"] / 1e6,
+            tier.stay_ns["caller_mean"] / 1e6 if "caller_mean" in tier.stay_ns else None,
             None if tier.lag_ns is None else tier.lag_ns / 1e6,
             ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in tier.windows_left_out.items()),
-            "; ".join(tier.failures + tier.undecided) or "agrees",
+            "; ".join(tier.failures + tier.undecided) or AGREES[tier.agrees_with],
         ]
         for tier in validation.tiers
     ]
-    head_2 = ["tier", "compared", "tap calls", "log calls", "tap stay ms", "log stay ms", "log lag ms"]
+    head_2 = [
+        "tier",
+        "compared",
+        "tap calls",
+        "log calls",
+        "tap stay ms",
+        "log stay ms",
+        "caller stay ms",
+        "log lag ms",
+    ]
     head_2 += ["windows left out", "verdict"]
     width = f"{validation.window_ns / 1e6:g} ms"
+    between = [
+        [
+            tier.tier,
+            tier.between.windows,
+            tier.between.server_mean,
+            tier.between.tap_mean,
+            tier.between.caller_mean,
+            100 * tier.between.inside,
+            100 * tier.between.below,
+            100 * tier.between.above,
+        ]
+        for tier in validation.tiers
+        if tier.between is not None
+    ]
     requests = [
         [
             each.tier,
@@ -84,6 +118,7 @@ def _agreement(validation: Validation) -> list[Table]:
     return [
         ("What was compared", head_2, compared),
         (f"Queue length, tap against event monitors, {width} windows", head, rows),
+        ("Tap between the server's log and its caller's", BETWEEN_HEAD, between),
         ("Request by request, log minus tap", head_3, requests),
     ]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tapscope.analyze.load import window_edges
 from tapscope.store.codes import Protocol
-from tapscope.validate.event_calls import EventCalls
+from tapscope.validate.event_calls import TIERS, EventCalls
 from tapscope.validate.monitors.mariadb import STATEMENT
 from tapscope.validate.statistics import pearson
 from tapscope.validate.tap import Tap
@@ -37,8 +37,9 @@ class Compared:
     """The calls of one tier, as the tap and as the logs have them, like with like.
 
     nodes : rows of nodes; what : in words what is compared; tap_rows, log_rows : rows of the calls tables
-    arrive and depart : ns, -1 for a departure that is not known; tap_open : the tap saw no answer; left_out :
-        what one side has and the other cannot
+    arrive and depart : ns, -1 for a departure that is not known; tap_open : the tap saw no answer
+    caller : the same calls as the tier before logged them (sent, answer received); empty where it logged none
+    left_out : what one side has and the other cannot, by name
     """
 
     tier: str
@@ -51,6 +52,8 @@ class Compared:
     tap_open: NDArray[np.bool_]
     log_arrive: Ints
     log_depart: Ints
+    caller_arrive: Ints
+    caller_depart: Ints
     left_out: dict[str, int]
 
 
@@ -125,6 +128,9 @@ def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compa
     alike = np.isin(spoken, [*served, int(Protocol.UNKNOWN)])
     left_out["log_calls_of_another_protocol"] = int(np.count_nonzero(~alike))
     rows = rows[alike]
+    called = events.callers["tier"] == TIERS.index(tier)
+    prepare = [code for code, text in enumerate(events.commands) if text == "prepare"]
+    called &= ~np.isin(events.callers["command"], prepare)
     chosen = np.flatnonzero(here)
     names = ", ".join(tap.node_names[node] for node in nodes)
     unit = "SQL statements" if tier == "db" else "calls"
@@ -140,5 +146,7 @@ def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compa
         tap_open=tap.still_open[chosen],
         log_arrive=events.calls["arrive_ns"][rows],
         log_depart=events.calls["depart_ns"][rows],
+        caller_arrive=events.callers["send_ns"][called],
+        caller_depart=events.callers["receive_ns"][called],
         left_out={name: value for name, value in left_out.items() if value},
     )

@@ -16,7 +16,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 from tapscope.validate import accuracy, agreement, events, request_agreement, summary, tap, tiers, truth
 from tapscope.validate.accuracy import PathAccuracy
-from tapscope.validate.agreement import Thresholds, TierAgreement
+from tapscope.validate.agreement import SMALL_LAG_NS, Thresholds, TierAgreement
 from tapscope.validate.event_calls import TIERS, EventCalls, Names
 from tapscope.validate.request_agreement import RequestAgreement
 from tapscope.validate.stored import store
@@ -64,7 +64,8 @@ class Validation:
         tiers = []
         for tier in self.tiers:
             plain = {name: value for name, value in vars(tier).items() if name not in ("windows", "readings")}
-            tiers.append(plain | {"readings": {reading.name: asdict(reading) for reading in tier.readings}})
+            plain |= {"readings": {reading.name: asdict(reading) for reading in tier.readings}}
+            tiers.append(plain | {"between": None if tier.between is None else asdict(tier.between)})
         document = {
             "format": FORMAT,
             "run": self.run,
@@ -107,8 +108,8 @@ def validate(
     """
     say = progress or (lambda what, done, total: None)
     say("event-monitor logs", 0, 4)
-    logs = events.load(events_dir, zone)
     events_dir = Path(events_dir)
+    logs = events.load(events_dir, zone, _clients(events_dir))
     truth_file = Path(truth_path) if truth_path is not None else _beside(events_dir)
     with RunFile.open(run_path, write=True) as run:
         say("run file", 1, 4)
@@ -138,7 +139,9 @@ def validate(
             linked = accuracy.from_run(seen, run.read_table("links"), names)
             result.paths = accuracy.paths(linked, true)
             rows = truth.match(linked.keys, true.keys)
-            result.requests = [request_agreement.agree(pair, logs, true, rows) for pair in pairs.values()]
+            for tier, pair in zip(compared, pairs.values(), strict=True):
+                clock = tier.lag_ns if tier.lag_ns is not None and abs(tier.lag_ns) >= SMALL_LAG_NS else 0
+                result.requests.append(request_agreement.agree(pair, logs, true, rows, clock))
         store(run, result.as_json(), compared, logs, nodes)
     say("done", 4, 4)
     return result
@@ -182,6 +185,12 @@ def _beside(events_dir: Path) -> Path | None:
         if found.exists():
             return found
     return None
+
+
+def _clients(events_dir: Path) -> list[Path]:
+    """The load generator's record of the run directory, if there is one."""
+    found = events_dir.resolve().parent / "users" / "requests.csv"
+    return [found] if found.exists() else []
 
 
 def _manifest(events_dir: Path) -> dict[str, Any]:

@@ -115,9 +115,9 @@ def wrong_format(path: Path, number: int, text: str, expected: str) -> TapscopeE
     )
 
 
-def header(file: LogFile, needed: tuple[str, ...], expected: str) -> dict[str, int]:
-    """Column name -> position of a tab-separated file; TapscopeError when a needed one is missing."""
-    names = next((text for _, text in lines(file.path)), "").split("\t")
+def header(file: LogFile, needed: tuple[str, ...], expected: str, separator: str = "\t") -> dict[str, int]:
+    """Column name -> position of a file with a header line; TapscopeError when a needed one is missing."""
+    names = next((text for _, text in lines(file.path)), "").split(separator)
     missing = [name for name in needed if name not in names]
     if missing:
         raise TapscopeError(

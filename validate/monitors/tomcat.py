@@ -14,6 +14,7 @@ and DR:
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
@@ -88,11 +89,9 @@ def read_events(file: LogFile, collector: Collector) -> None:
         if match is None:
             raise UnreadableError
         arrive, send, receive, depart = (int(stamp) * _NS_PER_US for stamp in match.groups()[1:])
-        where = {"tier": _TIER, "host": host, "source": source}
-        collector.mark(MarkKind.INSIDE, request_id=match[1], at_ns=arrive, until_ns=depart, **where)
-        collector.mark(
-            MarkKind.STATEMENT, request_id=match[1], at_ns=send, until_ns=receive, ordinal=0, **where
-        )
+        mark = partial(collector.mark, tier=_TIER, host=host, source=source, request_id=match[1])
+        mark(MarkKind.INSIDE, at_ns=arrive, until_ns=depart)
+        mark(MarkKind.STATEMENT, at_ns=send, until_ns=receive, ordinal=0)
         return arrive, depart
 
     read_lines(file, collector, EVENTS, parse)
@@ -115,7 +114,7 @@ def _read_intervals(
     host = collector.hosts.code(file.host)
     columns = header(file, ("request_id", *stamps), form.expected)
     id_at, begin_at, end_at = (columns[name] for name in ("request_id", *stamps))
-    ordinal_at, thread_at = columns.get("ordinal"), columns.get("thread_id")
+    ordinal_at, thread_at, form_at = (columns.get(name) for name in ("ordinal", "thread_id", "form"))
 
     def parse(source: int, number: int, text: str) -> Stay:
         cells = text.split("\t")
@@ -135,6 +134,7 @@ def _read_intervals(
             until_ns=until,
             ordinal=-1 if ordinal_at is None else number_or_none(cells[ordinal_at]),
             thread=-1 if thread_at is None else number_or_none(cells[thread_at]),
+            command="" if form_at is None else cells[form_at],
         )
         return at, until
 
