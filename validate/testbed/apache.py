@@ -50,7 +50,7 @@ def configuration(paths: Paths, options: Options, base: Path, logs: Path, networ
         "MaxKeepAliveRequests 0",
         "ServerTokens Prod",
         f'ErrorLog "{logs}/error.log"',
-        'ErrorLogFormat "[%{cu}t] [%-m:%l] [pid %P:tid %T] [client %a] %M"',
+        'ErrorLogFormat "[%{cu}t] [%-m:%l] [pid %P:tid %T] [client\\ %a] %M"',
         "LogLevel warn",
     ]
     if options.connector == "mod_jk":
