@@ -119,6 +119,13 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
     orphan_.assign(static_cast<std::size_t>(problem.children.n_classes), -40.0f);
     survival_.assign(n, Histogram{});
     measure_load();
+    std::vector<std::int32_t> latest;
+    for (std::size_t c = 0; c < problem.children.size(); ++c) {
+        const auto conn = static_cast<std::size_t>(problem.children.conn[c]);
+        if (conn >= latest.size()) latest.resize(conn + 1, kNone);
+        before_on_conn_.push_back(latest[conn]);
+        latest[conn] = static_cast<std::int32_t>(c);
+    }
 }
 
 void Model::measure_load() {
@@ -207,7 +214,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
             counts->parallel += parallel;
             if (previous == kStart || parallel) continue;
             counts->chance_to_stay += 1;
-            counts->stay += children.conn[previous] == children.conn[next];
+            counts->stay += before_on_conn_[next] == previous;
         }
         const int bin = gap_bin(gap);
         gap4_[i4][bin] += 1;
@@ -336,7 +343,7 @@ float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) cons
     float score = c.log_p + (parallel ? c.log_parallel : c.log_serial) + kGapTemper * density[gap_bin(gap)];
     if (next == kEnd) return score;
     if (previous == kStart || parallel) return score - std::log(idle_[next]);
-    if (children.conn[previous] == children.conn[next]) return score + c.log_stay;
+    if (before_on_conn_[next] == previous) return score + c.log_stay;
     return score + c.log_leave - std::log(idle_[next]);
 }
 

@@ -8,7 +8,8 @@
 //   P(parallel | previous, next)  the next call began before the previous one ended
 // END comes in three kinds, each with its own grammar and gaps: after the last call ended (gap from there); while it
 // was still being answered (a proxy that streams: gap from the first byte of its answer); or before (an early flush).
-//   P(same connection | previous, next), else one of the idle connections
+//   P(keeps its connection | previous, next), else one of the idle connections. Kept means that nobody used it in
+//                               between: a parent cannot hold a connection that another one is using
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
 #pragma once
 
@@ -94,6 +95,7 @@ class Model {
     const Problem& problem_;
     const Candidates& candidates_;
     const std::vector<float>& idle_;
+    std::vector<std::int32_t> before_on_conn_;  // previous child on the same connection, or kNone
     Affinity affinity_;
     bool learned_ = false;
 
