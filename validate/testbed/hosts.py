@@ -67,8 +67,12 @@ def _reader_v2(folder: Path) -> Callable[[], tuple[int, int, int]]:
     return read
 
 
+def reader(flavour: str, folder: Path) -> Callable[[], tuple[int, int, int]]:
+    """A function that reads a control group's CPU accounting: usage, user, system in ns since it was made."""
+    return _reader_v1(folder) if flavour == "v1" else _reader_v2(folder)
+
+
 def _sample(config: dict[str, Any]) -> None:
-    reader = _reader_v1 if config["flavour"] == "v1" else _reader_v2
     running = True
 
     def stop(*_: object) -> None:
@@ -81,7 +85,7 @@ def _sample(config: dict[str, Any]) -> None:
         for host in config["hosts"]:
             out = files.enter_context(Path(host["out"]).open("w", encoding="ascii"))
             out.write(COLUMNS + "\n")
-            series.append((reader(Path(host["folder"])), out))
+            series.append((reader(config["flavour"], Path(host["folder"])), out))
         tick = time.monotonic()
         while running:
             for read, out in series:
