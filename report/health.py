@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tapscope.report.losses import undecoded_packets
 from tapscope.report.run import Run
 from tapscope.report.words import count, share, size
 from tapscope.store.codes import CallFlag, LinkKind
@@ -63,10 +64,6 @@ def _counter(run: Run, *names: str) -> int:
     return sum(value for name, value, _ in run.counters if name in names)
 
 
-def _prefixed(run: Run, prefix: str, unit: str) -> int:
-    return sum(value for name, value, kind in run.counters if name.startswith(prefix) and kind == unit)
-
-
 def captures(run: Run) -> list[dict[str, Any]]:
     """The sources that are captures."""
     return [source for source in run.sources if source.get("kind", "capture") == "capture"]
@@ -110,11 +107,14 @@ def _emptiness(run: Run) -> list[Finding]:
 def _drops(run: Run) -> list[Finding]:
     dropped, known = 0, False
     for source in captures(run):
-        drops = source.get("drops")
-        if drops is None:
-            continue
+        if source.get("drops") is not None:
+            known = True
+            dropped += int(source["drops"])
+    manifest = run.meta.get("manifest")
+    recorded = manifest.get("capture") if isinstance(manifest, dict) else None
+    if not known and isinstance(recorded, dict) and "dropped_by_kernel" in recorded:
         known = True
-        dropped += sum(int(v) for v in drops.values()) if isinstance(drops, dict) else int(drops)
+        dropped = int(recorded["dropped_by_kernel"])
     if not known:
         return [Finding(GREEN, "The capture does not record how many packets the kernel dropped.")]
     if not dropped:
@@ -152,7 +152,7 @@ def _gaps(run: Run) -> list[Finding]:
 
 
 def _undecoded(run: Run) -> list[Finding]:
-    undecoded = _prefixed(run, "decode.", "packets")
+    undecoded = undecoded_packets(run.counters)
     if not undecoded:
         return []
     what = f"{count(undecoded, 'packet')} could not be decoded ({share(undecoded, packets(run))})."

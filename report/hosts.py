@@ -22,6 +22,7 @@ CPU_SOURCES = {
     "collectl_plot": "whole machine",
 }
 LOOPBACK = "lo"
+KIBIBYTE = 1024.0
 SMALLEST = 1e-9
 """A series that never exceeds this is not drawn: the host has nothing there."""
 
@@ -34,13 +35,13 @@ class Flow(NamedTuple):
     key: str
     columns: tuple[str, ...]
     unit: str
-    scale: float
+    factor: float
     note: str
 
 
 FLOWS = (
     Flow(
-        "disk", "collectl_disk", "disk", ("read_kib_per_s", "written_kib_per_s"), "KiB/s", 1.0,
+        "disk", "collectl_disk", "disk", ("read_kib_per_s", "written_kib_per_s"), "bytes/s", KIBIBYTE,
         "read and written; hosts that share a kernel show the same disks",
     ),
     Flow(
@@ -101,7 +102,7 @@ def _flow(run: Run, nodes: dict[str, int], table: DynamicTable, flow: Flow) -> d
     total = np.bincount(place, weights=amount[usable], minlength=len(at))
     if not len(at) or total.max() <= SMALLEST:
         return None
-    return _series(run, nodes, table.host, encode.axis(at, run.start_ns), encode.column(total, flow.scale))
+    return _series(run, nodes, table.host, encode.axis(at, run.start_ns), encode.column(total * flow.factor))
 
 
 def _series(

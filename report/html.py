@@ -12,11 +12,11 @@ import hashlib
 import re
 from collections.abc import Mapping
 from html import escape
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tapscope.report import encode, health, hosts, sections, strips, tiers, topology, transactions
+from tapscope.report import agreement, encode, health, hosts, sections, strips, tiers, topology, transactions
 from tapscope.report.run import PROTOCOL_NAMES, Run, read
 from tapscope.report.words import utc
 from tapscope.store.codes import CallFlag
@@ -55,7 +55,7 @@ def page(run: Run) -> str:
     """The whole page as text."""
     figures = tiers.figures(run)
     found = health.findings(run)
-    agreement = sections.agreement(run)
+    compared = agreement.section(run)
     code = [_END_OF_SCRIPT.sub(r"<\\/", text) for text in (_plotly(), _scripts())]
     return _fill(
         _asset("page.html"),
@@ -73,11 +73,11 @@ def page(run: Run) -> str:
             "sources": sections.sources(run),
             "tiers": sections.tiers(figures),
             "topology": topology.svg(run),
-            "agreement": agreement
+            "agreement": compared
             or "<p>Not validated. <code>tapscope validate RUN.db --events DIR</code> compares "
             "the queue lengths of the tap with the servers' own logs.</p>",
             "lost": sections.lost(run),
-            "version": escape(_version()),
+            "version": escape(str(run.meta.get("tapscope_version", ""))),
         },
     )
 
@@ -132,10 +132,3 @@ def _policy(scripts: list[str]) -> str:
 def _fill(template: str, values: Mapping[str, str]) -> str:
     """Replace every {{name}} of the template once; what is put in is never searched again."""
     return _MARK.sub(lambda match: values[match[1]], template)
-
-
-def _version() -> str:
-    try:
-        return metadata.version("tapscope")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"

@@ -5,22 +5,74 @@ from __future__ import annotations
 STAGES = {
     "source": "reading the capture",
     "decode": "decoding packets",
-    "ip": "IP",
     "tcp": "TCP",
-    "stream": "putting streams together",
-    "reassemble": "putting streams together",
     "http": "HTTP",
     "ajp": "AJP",
     "mysql": "MySQL",
-    "pair": "pairing requests and responses",
-    "evidence": "content evidence",
+    "pairing": "pairing requests and responses",
     "match": "matching calls",
-    "reconstruct": "reconstruction",
+    "load": "queue length",
     "host": "host logs",
-    "hostmon": "host logs",
     "events": "event-monitor logs",
 }
 """First part of a counter's name -> the stage that counts."""
+
+WORDS = {
+    "source.truncated_file": "Files that end in the middle of a packet",
+    "source.unknown_link_type": "Packets of a link type that is not known",
+    "decode.arp": "ARP: carries no calls",
+    "decode.icmp": "ICMP: carries no calls",
+    "decode.udp": "UDP: carries no calls of a known protocol",
+    "decode.lldp": "LLDP: carries no calls",
+    "decode.ipv4_fragment": "IPv4 fragments",
+    "decode.ipv6_fragment": "IPv6 fragments",
+    "decode.unknown_ethertype": "Packets of an unknown kind",
+    "tcp.retransmission": "Segments sent again",
+    "tcp.syn_retransmission": "Connection requests (SYN) sent again: the listener did not answer at once",
+    "tcp.syn_ack_retransmission": "Answers to connection requests (SYN-ACK) sent again",
+    "tcp.mirror_copy": "Copies of packets made by the mirror, removed",
+    "tcp.gap": "Holes in streams: bytes that the tap never saw",
+    "tcp.out_of_order": "Segments that came out of order, put right",
+    "tcp.overlap": "Segments that repeat a part of another one",
+    "tcp.port_reused": "Connections whose ports were used again at once",
+    "tcp.rst": "Connections that were reset",
+    "tcp.keep_alive": "Keep-alive probes",
+    "http.tunnel": "Bytes of connections that left HTTP (CONNECT, WebSocket)",
+    "mysql.tls": "Bytes under TLS: times only",
+    "mysql.tls_connection": "Connections under TLS: times only",
+    "pairing.orphan_response": "Responses without a request",
+    "pairing.answer_lost": "Requests whose response fell into a gap",
+    "pairing.pipelined_request": "Requests sent before the answer to the one before",
+    "load.open_until_end": "Calls without an answer, counted as waiting until their connection ended",
+    "load.lost_response_excluded": "Calls whose response fell into a gap, not in the queue length",
+    "load.negative_stay_excluded": "Calls that end before they begin, not in the queue length",
+    "match.pairs_too_large": "Groups of calls that were too large for joint matching",
+    "host.unknown_file": "Files that no reader of host logs knows",
+    "host.truncated_file": "Files that were cut",
+}
+
+NOT_LOST = ("packets", "tcp.segments")
+"""Totals, not oddities: shown elsewhere."""
+
+NO_CALLS = frozenset(
+    f"decode.{kind}"
+    for kind in (
+        "arp",
+        "icmp",
+        "igmp",
+        "ipv6_no_next_header",
+        "llc",
+        "lldp",
+        "ospf",
+        "pause_frame",
+        "pim",
+        "rarp",
+        "sctp",
+        "udp",
+        "vrrp",
+    )
+)
+"""Packets that were understood well enough to know that no call is in them."""
 
 
 def stage(name: str) -> str:
@@ -29,7 +81,18 @@ def stage(name: str) -> str:
 
 
 def words(name: str) -> str:
-    """What a counter counts: its name's last part as a phrase."""
+    """What a counter counts: a sentence for the common ones, else its name's last part as a phrase."""
+    if name in WORDS:
+        return WORDS[name]
     rest = name.partition(".")[2] or name
     phrase = rest.replace("_", " ").replace(".", ": ")
     return phrase[:1].upper() + phrase[1:]
+
+
+def undecoded_packets(counters: list[tuple[str, int, str]]) -> int:
+    """Packets that could not be decoded and might have held calls."""
+    return sum(
+        value
+        for name, value, unit in counters
+        if name.startswith("decode.") and unit == "packets" and name not in NO_CALLS
+    )

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from tapscope.report import losses
 from tapscope.report.health import AMBER, LEVEL_WORDS, RED, Finding, captures, packets, stream_bytes, verdict
 from tapscope.report.run import Run, protocol_name
-from tapscope.report.strips import event_node
 from tapscope.report.tiers import TierFigures
 from tapscope.report.words import count, duration, milliseconds, share, significant, size, utc
 from tapscope.store.codes import LinkKind
@@ -25,22 +23,6 @@ EVIDENCE_WORDS = {
     "all": "all content evidence",
     "noids": "content evidence without propagated ids",
     "timing": "times, connections and classes only",
-}
-
-MEASURE_WORDS = {
-    "pearson_r": "Pearson r",
-    "spearman_r": "Spearman r",
-    "rmse": "RMSE",
-    "mae": "MAE",
-    "max_error": "max error",
-    "bias": "bias",
-    "bias_percent": "bias",
-    "limit_low": "lower limit",
-    "limit_high": "upper limit",
-    "best_lag": "best lag",
-    "best_lag_ms": "best lag",
-    "windows": "windows",
-    "windows_left_out": "left out",
 }
 
 
@@ -184,68 +166,6 @@ def tiers(figures: list[TierFigures]) -> str:
     return table([*head, ("linked", "n"), ("unknown", "n")], rows, "tiers", "Figures per tier")
 
 
-def agreement(run: Run) -> str:
-    """What the tap and the event monitors agree on; '' when the run was not validated."""
-    columns = run.file.read_columns("agreement")
-    if not columns["tier"]:
-        return ""
-    subject = columns.get("subject") or columns.get("reading") or [""] * len(columns["tier"])
-    measure = columns.get("measure") or columns.get("name") or []
-    tables: list[str] = []
-    for each in dict.fromkeys(subject):
-        at = [row for row, text in enumerate(subject) if text == each]
-        names = list(dict.fromkeys(measure[row] for row in at))
-        rows = []
-        for tier in dict.fromkeys(columns["tier"][row] for row in at):
-            cells = {measure[row]: _value(columns, row) for row in at if columns["tier"][row] == tier}
-            rows.append([_event_tier(run, str(tier)), *(cells.get(name, "–") for name in names)])
-        unit = {measure[row]: columns["unit"][row] for row in at}
-        head = [("tier", "")]
-        head += [(f"{MEASURE_WORDS.get(n, n.replace('_', ' '))} {unit[n]}".strip(), "n") for n in names]
-        title = f"<h3>{escape(str(each).replace('_', ' ').capitalize())}</h3>" if each else ""
-        tables.append(title + table(head, rows, f"agreement-{len(tables)}", f"Agreement: {each}"))
-    return _validation_verdict(run) + "".join(tables)
-
-
-def _event_tier(run: Run, name: str) -> str:
-    """Name of an event monitors' tier with the colour and name of the node that it is compared with."""
-    node = event_node(run, name)
-    tier = run.tier_of_node(node) if node is not None else None
-    if tier is None:
-        return escape(name)
-    text = name if tier.name == name else f"{name} ({tier.name})"
-    return f'<span class="dot t{tier.colour}"></span>{escape(text)}'
-
-
-def _value(columns: dict[str, list[Any]], row: int) -> str:
-    value = columns["value"][row]
-    if value is None:
-        return escape(str(columns.get("detail", [""] * (row + 1))[row] or "–"))
-    if value == int(value):
-        text = count(int(value))
-    else:
-        text = f"{value:.5f}" if abs(value) <= 1 else significant(value, 4)
-    low, high = (columns.get(bound, [None] * (row + 1))[row] for bound in ("low", "high"))
-    if low is not None and high is not None:
-        text += f" ({significant(low, 4)} to {significant(high, 4)})"
-    return escape(text)
-
-
-def _validation_verdict(run: Run) -> str:
-    validation = run.meta.get("validation")
-    if not isinstance(validation, dict):
-        return ""
-    verdict_text = validation.get("verdict", validation.get("passed"))
-    if verdict_text is None:
-        return ""
-    good = verdict_text in (True, "passed", "pass", "good", "agree", "agrees", "ok")
-    words = (
-        "agree" if verdict_text is True else "do not agree" if verdict_text is False else str(verdict_text)
-    )
-    level = "good" if good else "care"
-    return f'<p class="verdict {level}">Verdict: tap and event monitors: <b>{escape(words)}</b></p>'
-
-
 def lost(run: Run) -> str:
     """Losses per listener and every counter with words."""
     rows = run.file.sql(
@@ -285,7 +205,7 @@ def lost(run: Run) -> str:
             f"<code>{escape(name)}</code>",
         ]
         for name, value, unit in run.counters
-        if value
+        if value and name not in losses.NOT_LOST
     ]
     names = [("stage", ""), ("what", ""), ("number", "n"), ("unit", ""), ("counter", "")]
     text = (

@@ -22,6 +22,8 @@ MAX_WINDOWS = 120_000
 MAX_MARKS = 2_000
 VLRT_FACTOR = 10.0
 """A response time so many times the mean is marked as VLRT (METHOD: one to two orders of magnitude above)."""
+NOTICEABLE = 0.02
+"""Mean difference of two curves, of their mean, from which both are drawn."""
 LOAD_SCALE = 1000.0
 MICRO = 1000.0  # ns
 
@@ -82,13 +84,21 @@ def _queue(run: Run, tier: Tier, table: Columns, event: Columns | None) -> dict[
         factor = -(-len(event["window_ns"]) // MAX_WINDOWS)
         windows = _merged_means(event, factor)
         at = encode.axis(windows["window_ns"], run.start_ns)
-        if "tap_load" in windows and not np.allclose(windows["tap_load"], windows["load"], atol=0.0):
+        if "tap_load" in windows and _differs(table, windows):
             series.append(
                 _series("tap, compared calls", "compared", tier.colour, at, windows["tap_load"], LOAD_SCALE)
             )
         series.append(_series("event monitor", "event", 0, at, windows["load"], LOAD_SCALE))
         note = "tap and event monitor"
     return _strip(run, tier, "queue", "calls", note, series)
+
+
+def _differs(table: Columns, event: Columns) -> bool:
+    """Whether the calls that the log can show make a curve that can be told from that of all calls."""
+    if len(table["window_ns"]) != len(event["window_ns"]):
+        return True
+    gap = np.abs(table["load"] - event["tap_load"])
+    return bool(np.nanmean(gap) > NOTICEABLE * np.nanmean(table["load"]))
 
 
 def _merged_means(table: Columns, factor: int) -> Columns:

@@ -92,10 +92,24 @@ def browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield browser
 
 
+AS_LOADED = """
+    document.querySelector('main').style.maxWidth = '';
+    const theme = document.getElementById('theme');
+    while (theme.textContent !== 'Theme: system') theme.click();
+    for (let chip; (chip = document.querySelector('#filters .chip'));) chip.click();
+    Tapscope.strips.reset();
+    Tapscope.strips.setCursor(null);
+    Tapscope.transactions.choose(Tapscope.transactions.all[0].trace);
+    scrollTo(0, 0);
+"""
+
+
 @pytest.fixture
 def report(browser: Any, page: Path) -> Any:
-    browser.get("about:blank")
-    report_browser.load(browser, page)
+    """The page as it is after loading; it is loaded once per browser, which takes most of the time."""
+    if not browser.current_url.startswith(page.resolve().as_uri()):
+        report_browser.load(browser, page)
+    browser.execute_script(AS_LOADED)
     return browser
 
 
@@ -226,6 +240,8 @@ def test_cursor_is_shared_and_read_in_every_strip(report: Any, simulation: Simul
 
 
 def test_keyboard_moves_the_cursor_and_zooms(report: Any) -> None:
+    # The pointer must not rest on a strip, or scrolling would move the cursor too.
+    ActionChains(report).move_to_element(report.find_element(By.TAG_NAME, "h1")).perform()
     strip = report.find_element(By.ID, f"strip-queue-{DB}")
     report.execute_script("arguments[0].focus();", strip)
     strip.send_keys(Keys.ARROW_RIGHT)
@@ -370,7 +386,8 @@ def test_theme_button_changes_the_colours_of_page_and_charts(report: Any) -> Non
 
 def test_charts_fit_on_paper_and_come_back_afterwards(report: Any) -> None:
     script = (
-        "return [document.documentElement.dataset.theme, document.querySelector('.strip .chart')._fullLayout.width,"
+        "return [document.documentElement.dataset.theme,"
+        "document.querySelector('.strip .chart')._fullLayout.width,"
         "document.querySelector('#waterfall svg').getBoundingClientRect().width];"
     )
     report.execute_script(
@@ -386,6 +403,18 @@ def test_charts_fit_on_paper_and_come_back_afterwards(report: Any) -> None:
     after = report.execute_script(script)
     assert before[0] == after[0] == "dark"
     assert before[1] == pytest.approx(after[1], abs=1)
+
+
+def test_charts_follow_the_width_of_the_window(report: Any) -> None:
+    script = "return [...document.querySelectorAll('.strip .chart')].map((chart) => chart._fullLayout.width);"
+    before = report.execute_script(script)
+    report.execute_script("document.querySelector('main').style.maxWidth = '800px';")
+    report_browser.wait(
+        report, f"return document.querySelector('.strip .chart')._fullLayout.width < {before[0]}"
+    )
+    after = report.execute_script(script)
+    assert len(set(after)) == 1
+    assert after[0] < 800
 
 
 def test_strips_are_aligned_and_nothing_is_wider_than_the_window(report: Any) -> None:

@@ -17,6 +17,7 @@ Tapscope.histogram = (() => {
       type: "bar", x: count.map((_, i) => i + 0.5), y: count, marker: { color: colours }, width: 0.92,
       hovertext: count.map((n, i) => `${label(i)}: ${n} transactions`), hoverinfo: "text", textposition: "none",
     }], {
+      width: chart.clientWidth,
       height: 300, margin: { l: 52, r: 8, t: 6, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { size: 11, color: theme.colour("soft") }, showlegend: false, dragmode: false, bargap: 0,
       hoverlabel: { bgcolor: theme.colour("surface"), font: { color: theme.colour("ink") }, bordercolor: theme.colour("line") },
@@ -29,7 +30,7 @@ Tapscope.histogram = (() => {
         title: { text: "transactions (logarithmic)" }, type: "log", range: [Math.log10(0.6), Math.log10(most * 1.6)], dtick: 1,
         fixedrange: true, gridcolor: theme.colour("grid"), exponentformat: "none", tickformat: ",d",
       },
-    }, { displayModeBar: false, responsive: true });
+    }, { displayModeBar: false });
   };
 
   const tell = (bucket) => {
@@ -65,6 +66,7 @@ Tapscope.histogram = (() => {
       event.preventDefault();
     });
     theme.onChange(draw);
+    theme.onResize(chart, draw);
   };
 
   return { start, choose, label, onPick: (listener) => listeners.push(listener) };

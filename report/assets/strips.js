@@ -98,6 +98,7 @@ Tapscope.strips = (() => {
   };
 
   const layout = (strip) => ({
+    width: strip.plot.clientWidth,
     height: strip.height + (strip.last ? 20 : 0),
     margin: { l: LEFT, r: RIGHT, t: 5, b: strip.last ? 23 : 3 },
     paper_bgcolor: "rgba(0,0,0,0)",
@@ -113,14 +114,14 @@ Tapscope.strips = (() => {
     },
     yaxis: {
       range: [0, highest(strip)], fixedrange: true, nticks: strip.height > 100 ? 5 : 4, gridcolor: theme.colour("grid"),
-      zeroline: false, exponentformat: "SI", tickformat: "~s",
+      zeroline: false, tickformat: strip.unit.endsWith("/s") ? "~s" : ",~g",
     },
   });
 
   const width = (strip) => Math.max(50, strip.plot.clientWidth - LEFT - RIGHT);
 
   const draw = (strip) => {
-    const config = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
+    const config = { displayModeBar: false, doubleClick: false, showTips: false };
     const traces = strip.series.map((series) => trace(series, width(strip)));
     return Plotly.react(strip.chart, traces, layout(strip), config);
   };
@@ -129,6 +130,14 @@ Tapscope.strips = (() => {
   const valueAt = (series, x) => {
     const i = lower(series.x, x + 1e-9) - 1;
     return i >= 0 ? series.y[i] : NaN;
+  };
+
+  // Large values with a prefix, so that they fit beside their strip.
+  const shortened = (value) => {
+    for (const [limit, prefix] of [[1e9, "G"], [1e6, "M"]]) {
+      if (value >= limit) return `${significant(value / limit)} ${prefix}`;
+    }
+    return value >= 1e5 ? `${significant(value / 1e3)} k` : significant(value);
   };
 
   const peak = (series) => {
@@ -153,7 +162,7 @@ Tapscope.strips = (() => {
           const number = lower(series.x, range[1]) - lower(series.x, range[0]);
           label.textContent = String(number);
         } else {
-          label.textContent = cursor === null ? `peak ${significant(peak(series))}` : significant(valueAt(series, cursor));
+          label.textContent = cursor === null ? `peak ${shortened(peak(series))}` : shortened(valueAt(series, cursor));
         }
       });
     }
@@ -306,13 +315,15 @@ Tapscope.strips = (() => {
     }
     describe();
     read();
-    theme.onChange(() => {
+    const redraw = () => {
       for (const strip of strips) {
         for (const series of strip.series) series.sample();
         draw(strip);
       }
-    });
-    addEventListener("resize", () => requestAnimationFrame(read));
+      read();
+    };
+    theme.onChange(redraw);
+    theme.onResize(place, redraw);
   };
 
   return {

@@ -8,9 +8,16 @@ Tapscope.theme = (() => {
   let choice = "system";
   let printing = false;
 
-  const apply = () => {
+  // Paper is white and narrow: charts are drawn anew for it, and once more afterwards.
+  const print = (now) => {
+    printing = now;
+    root.classList.toggle("printing", now);
+    apply(true);
+  };
+
+  const apply = (redraw = false) => {
     const shown = printing ? "light" : choice === "system" ? (dark.matches ? "dark" : "light") : choice;
-    if (root.dataset.theme !== shown) {
+    if (redraw || root.dataset.theme !== shown) {
       root.dataset.theme = shown;
       for (const listener of listeners) listener();
     }
@@ -21,15 +28,26 @@ Tapscope.theme = (() => {
     choice = choices[(choices.indexOf(choice) + 1) % choices.length];
     apply();
   });
-  dark.addEventListener("change", apply);
-  addEventListener("beforeprint", () => { printing = true; apply(); });
-  addEventListener("afterprint", () => { printing = false; apply(); });
+  dark.addEventListener("change", () => apply());
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
   apply();
 
   const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
   return {
     colour,
     tier: (number) => colour(number > 0 ? `t${(number - 1) % 8 + 1}` : "t0"),
+    // Charts get their container's width, in print too, and are drawn anew when it changes.
+    onResize: (container, redraw) => {
+      let width = container.clientWidth;
+      let waiting = 0;
+      new ResizeObserver(() => {
+        if (printing || container.clientWidth === width) return;
+        width = container.clientWidth;
+        cancelAnimationFrame(waiting);
+        waiting = requestAnimationFrame(redraw);
+      }).observe(container);
+    },
     onChange: (listener) => listeners.push(listener),
   };
 })();

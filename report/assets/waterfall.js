@@ -1,7 +1,7 @@
 // Waterfall of one transaction: a row per call, in the order in which calls were made; solid where the node itself
 // worked (intra-node delay), light where it waited for the calls it made. Faint rows are uncertain links.
 Tapscope.waterfall = (() => {
-  const { data, column, element, duration, probability, utc, significant } = Tapscope;
+  const { data, column, element, duration, probability, utc, significant, theme } = Tapscope;
   const ROW = 22;
   const HEAD = 24;
   const INDENT = 13;
@@ -224,11 +224,8 @@ Tapscope.waterfall = (() => {
     draw();
   };
 
-  let waiting = 0;
-  new ResizeObserver(() => {
-    cancelAnimationFrame(waiting);
-    waiting = requestAnimationFrame(() => { if (box.clientWidth !== draw.width) { draw.width = box.clientWidth; draw(); } });
-  }).observe(box);
+  theme.onChange(draw);
+  theme.onResize(box, draw);
 
   return { show };
 })();
