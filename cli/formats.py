@@ -102,6 +102,7 @@ COLUMN_MEANING = {
     "event_load.tap_max": ("calls", "the tap's highest queue length of such calls"),
     "event_load.tap_arrivals": ("calls", "the tap's arrivals of such calls"),
     "event_load.tap_completions": ("calls", "the tap's departures of such calls"),
+    "event_load.caller_load": ("calls", "the same by the log of the tier's caller; NULL where it keeps none"),
     "event_load.left_out": ("", "why the window was not compared; '' compared"),
     "agreement.tier": ("", "tier"),
     "agreement.subject": ("", "what was compared: concurrent, started, ..."),

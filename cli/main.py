@@ -35,6 +35,10 @@ SHORT_HELP = {"testbed": "Run real servers behind a mirror port, with known trut
 """Of commands whose module is slow to import."""
 
 
+class _ReaderGoneError(Exception):
+    """Who reads our output (head, less) has seen enough."""
+
+
 class LazyGroup(click.Group):
     """A group that imports a command when it is called or described."""
 
@@ -48,6 +52,12 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:  # click would end the program with status 1
+            raise _ReaderGoneError from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = []
@@ -98,8 +108,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         _say(str(error))
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough; nothing more may be written on exit.
+    except (_ReaderGoneError, BrokenPipeError):
+        # Nothing more may be written, not even when Python flushes on exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except MemoryError:

@@ -111,7 +111,9 @@ def commands_md() -> str:
     for full, command, _ in listed:
         out.append(f"| [`tapscope {full}`](#tapscope-{full.replace(' ', '-')}) | {short(full, command)} |")
     for full, command, context in listed:
-        out += ["", f"## tapscope {full}", "", "```", usage(command, context), "```", ""]
+        out += ["", f"## tapscope {full}", ""]
+        if not isinstance(command, click.Group):
+            out += ["```", usage(command, context), "```", ""]
         for paragraph in described(command):
             if paragraph.startswith("\b"):
                 out += ["```", paragraph[1:], "```", ""]

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from tapscope.store.errors import TapscopeError
 
 PLAIN_WIDTH = 240  # columns of a table that is not shown on a terminal
@@ -35,7 +33,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
         title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False
     )
     for i, name in enumerate(columns):
-        numeric = any(isinstance(row[i], (int, float, np.number)) for row in listed)
+        numeric = any(_is_number(row[i]) for row in listed)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*(cell(value) for value in row))
@@ -48,14 +46,25 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 def cell(value: Any) -> str:
     """A value as a table shows it."""
+    value = _unwrapped(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         size = abs(float(value))
         return f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.3g}"
     return printable(str(value))
+
+
+def _unwrapped(value: Any) -> Any:
+    """A numpy scalar or array as plain Python (known by its method: importing numpy for it would cost
+    time)."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(_unwrapped(value), int | float)
 
 
 def print_json(value: Any) -> None:
@@ -68,12 +77,9 @@ def plain(value: Any) -> Any:
     """The value with plain Python types, as JSON knows them."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return [plain(item) for item in value.tolist()]
+    value = _unwrapped(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, bytes):

@@ -159,6 +159,12 @@ def opened(out: str | Path) -> Iterator[IO[str]]:
     path = Path(out)
     if path.is_dir():
         raise TapscopeError("this is a folder", path=path, remedy="Name a file to write.")
+    if path.exists() and not path.is_file():  # a device or a pipe: written to, never replaced
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    if not path.parent.is_dir():
+        raise TapscopeError("its folder does not exist", path=path, remedy=f"Make it: mkdir -p {path.parent}")
     partial = path.with_name(f"{path.name}.partial")
     try:
         with partial.open("w", encoding="utf-8", newline="") as file:

@@ -62,6 +62,8 @@ class RunFile:
             raise TapscopeError(
                 "its folder does not exist", path=path, remedy=f"Make it: mkdir -p {path.parent}"
             )
+        if path.exists() and not path.is_file():  # a device or a pipe must never be replaced
+            raise TapscopeError("this is not a regular file", path=path, remedy="Name a file to write.")
         if path.exists() and path.stat().st_size > 0:
             if not force:
                 raise TapscopeError(
@@ -71,14 +73,14 @@ class RunFile:
                 )
             cls.open(path).close()  # refuses what is not a run file
         if path.exists():
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            _remove(path)
         with schema.explained(path):
             connection = schema.connect(path, write=True)
             try:
                 schema.prepare_new(connection)
             except sqlite3.DatabaseError:
                 connection.close()
+                _remove(path)  # not even the empty tables fit: nothing is lost
                 raise
         run = cls(path, connection, write=True)
         run.set_meta("complete", False)
@@ -361,6 +363,12 @@ class RunFile:
                 "this is not a query", path=self.path, remedy="Write a SELECT.", exit_code=ExitCode.USAGE
             )
         return names, rows
+
+
+def _remove(path: Path) -> None:
+    """Remove a run file with what SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def _storable(column: NDArray[Any]) -> NDArray[Any]:

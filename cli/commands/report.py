@@ -27,6 +27,9 @@ def report(run_path: Path, output: Path) -> None:
     from tapscope.cli.output import note
     from tapscope.store.errors import TapscopeError
 
+    if output.exists() and not output.is_file():  # a device must never be replaced
+        raise TapscopeError("this is not a regular file", path=output, remedy="Name a page to write.")
+
     try:
         from tapscope.report import html
     except ModuleNotFoundError as error:

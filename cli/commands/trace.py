@@ -90,6 +90,8 @@ def trace(
         print_json(record)
     else:
         show.summary(record)
+    for warning in record["loss"]["warnings"]:
+        note(f"tapscope: {warning}")
     for problem in record["problems"]:
         note(f"tapscope: {problem}.")
     return summary.exit_code(record)

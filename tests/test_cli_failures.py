@@ -1,0 +1,268 @@
+"""What a user sees when something is wrong: one message with file, place and remedy, the right exit
+status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+
+import click
+import pytest
+from cli_program import CAPTURE, COMMAND, environment, tapscope
+
+from tapscope.cli import main
+from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.runfile import RunFile
+
+
+def failing(capsys, *arguments: object, code: ExitCode = ExitCode.ERROR) -> str:
+    """The one message of a command line that fails."""
+    assert main.run([str(argument) for argument in arguments]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+    return printed.err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ("(byte 0)", "empty")),
+        (b"this is a text file, not packets\n" * 10, ("(byte 0)", "not a capture file")),
+        (b"\xd4\xc3\xb2\xa1\x02\x00", ("(byte 6)", "cut")),
+        (b"\xd4\xc3\xb2\xa1\x02\x00\x04\x00" + bytes(8) + b"\xff\xff\x00\x00\xe7\x03\x00\x00", ("link",)),
+    ],
+    ids=["empty", "text", "cut header", "unknown link type"],
+)
+def test_an_unusable_capture_is_named_with_place_and_remedy(capsys, tmp_path, content, words):
+    path = tmp_path / "given.pcap"
+    path.write_bytes(content)
+    message = failing(capsys, "trace", path, "-o", tmp_path / "run.db")
+    assert message.startswith(f"tapscope: {path}")
+    assert message.count("\n") == 1
+    for word in words:
+        assert word in message
+
+
+def test_a_capture_cut_in_a_packet_is_read_up_to_there_and_said(capsys, tmp_path):
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(CAPTURE.read_bytes()[:30_001])
+    assert main.run(["trace", str(path), "-o", str(tmp_path / "run.db"), "--json"]) == ExitCode.DONE
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["calls"] > 20
+    assert str(path) in printed.err
+    with RunFile.open(tmp_path / "run.db") as stored:
+        assert {n: v for n, v, _ in stored.counters()}["source.truncated_file"] == 1
+
+
+def test_missing_things_are_named(capsys, tmp_path):
+    nothing = tmp_path / "nothing"
+    assert "no such file or folder" in failing(capsys, "trace", nothing, "-o", tmp_path / "run.db")
+    for command in (["stats"], ["queues"], ["traces"], ["export", "--table", "calls"], ["query", "SELECT 1"]):
+        words = [command[0], nothing, *command[1:]]
+        assert f"{nothing}: no such file" in failing(capsys, *words)
+    assert "its folder does not exist" in failing(capsys, "trace", CAPTURE, "-o", nothing / "run.db")
+
+
+def test_an_output_that_exists_is_kept_unless_forced(capsys, tmp_path):
+    out = tmp_path / "run.db"
+    assert main.run(["trace", str(CAPTURE), "-o", str(out)]) == ExitCode.DONE
+    before = out.read_bytes()
+    capsys.readouterr()
+    assert "--force" in failing(capsys, "trace", CAPTURE, "-o", out)
+    assert out.read_bytes() == before
+    theirs = tmp_path / "letter.txt"
+    theirs.write_text("Dear reader, " * 100)
+    assert "not a tapscope run file" in failing(capsys, "trace", CAPTURE, "-o", theirs, "--force")
+    assert theirs.read_text().startswith("Dear reader")
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/full"])
+def test_a_device_is_never_replaced(capsys, tmp_path, device):
+    assert "not a regular file" in failing(capsys, "trace", CAPTURE, "-o", device, "--force")
+    assert stat.S_ISCHR(Path(device).stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["trace", "x.pcap"],
+        ["trace", "x.pcap", "-o", "r.db", "--evidence", "magic"],
+        ["trace", "x.pcap", "-o", "r.db", "--window", "50"],
+        ["trace", "x.pcap", "-o", "r.db", "--window", "-5ms"],
+        ["trace", "x.pcap", "-o", "r.db", "--port-map", "8009=gopher"],
+        ["trace", "x.pcap", "-o", "r.db", "--port-map", "99999=ajp"],
+        ["export", "r.db", "--table", "secrets"],
+        ["capture"],
+        ["capture", "-i", "lo"],
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_wrong_use_is_status_two(capsys, arguments):
+    assert main.run(arguments) == ExitCode.USAGE
+    assert "Error:" in capsys.readouterr().err
+
+
+def command_that(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """A sub-command `fail` that raises."""
+
+    @click.command()
+    def fail() -> None:
+        """Fail."""
+        raise error
+
+    module = types.ModuleType("tests_failing_command")
+    module.fail = fail
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(main.COMMANDS, "fail", f"{module.__name__}:fail")
+
+
+BROKEN = TapscopeError(
+    "it is broken", path="a.b", offset=7, remedy="Mend it.", exit_code=ExitCode.LOW_QUALITY
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (BROKEN, ExitCode.LOW_QUALITY, "tapscope: a.b (byte 7): it is broken. Mend it."),
+        (KeyboardInterrupt(), ExitCode.INTERRUPTED, "interrupted"),
+        (OSError(28, "No space left on device", "/x/run.db"), ExitCode.ERROR, "/x/run.db: the disk is full"),
+        (PermissionError(13, "Permission denied", "/x"), ExitCode.ERROR, "/x: permission denied. Check"),
+        (MemoryError(), ExitCode.ERROR, "not enough memory"),
+        (ZeroDivisionError("oops"), ExitCode.ERROR, "this is a bug in tapscope (ZeroDivisionError: oops)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_failures_have_a_message_and_a_status(monkeypatch, capsys, error, code, words):
+    monkeypatch.delenv("TAPSCOPE_DEBUG", raising=False)
+    command_that(monkeypatch, error)
+    assert words in failing(capsys, "fail", code=code)
+
+
+def test_the_traceback_is_there_for_those_who_ask(monkeypatch):
+    monkeypatch.setenv("TAPSCOPE_DEBUG", "1")
+    command_that(monkeypatch, ZeroDivisionError("oops"))
+    with pytest.raises(ZeroDivisionError):
+        main.run(["fail"])
+
+
+@pytest.fixture
+def stored(tmp_path) -> Path:
+    assert main.run(["trace", str(CAPTURE), "-o", str(tmp_path / "run.db")]) == ExitCode.DONE
+    return tmp_path / "run.db"
+
+
+def test_the_program_ends_with_the_status_and_without_a_traceback(tmp_path):
+    done = tapscope("stats", tmp_path / "nothing.db")
+    assert done.returncode == ExitCode.ERROR
+    assert done.stderr.startswith("tapscope: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(stored):
+    writer = subprocess.Popen(
+        [*COMMAND, "export", str(stored), "--table", "messages"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert writer.stdout is not None
+    writer.stdout.close()
+    assert writer.stderr is not None
+    assert writer.stderr.read() == b""
+    assert writer.wait(60) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_under_the_output_is_said(stored):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "export", str(stored), "--table", "messages"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+    assert done.returncode == ExitCode.ERROR
+    assert "the disk is full" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_nothing_but_results_is_printed_when_nobody_watches(stored):
+    done = tapscope("trace", CAPTURE, "-o", stored, "--force", "--json")
+    assert json.loads(done.stdout)["complete"] is True
+    assert done.stderr == ""
+
+
+def test_ctrl_c_keeps_what_was_read(tmp_path):
+    out = tmp_path / "run.db"
+    reader = subprocess.Popen(
+        [*COMMAND, "trace", "-", "-o", str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    content = CAPTURE.read_bytes()
+
+    def feed() -> None:
+        assert reader.stdin is not None
+        try:
+            reader.stdin.write(content)
+            while True:  # the same packets again and again: the capture never ends
+                reader.stdin.write(content[24:])
+                time.sleep(0.01)
+        except (BrokenPipeError, ValueError):
+            pass
+
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
+    time.sleep(2.0)
+    reader.send_signal(signal.SIGINT)
+    assert reader.wait(30) == ExitCode.INTERRUPTED
+    assert reader.stderr is not None
+    message = reader.stderr.read().decode()
+    assert "interrupted" in message
+    assert "Traceback" not in message
+    with RunFile.open(out) as kept:
+        assert kept.meta("complete") is False
+        assert kept.count("messages") > 0
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+@pytest.mark.parametrize("kib", [200, 400, 500, 600])
+def test_a_disk_that_fills_up_while_tracing_leaves_a_readable_run_or_none(tmp_path, kib):
+    small = tmp_path / "small"
+    small.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(small)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount a tmpfs here")
+    try:
+        done = tapscope("trace", CAPTURE, "-o", small / "run.db")
+        assert done.returncode == ExitCode.ERROR
+        assert done.stderr.startswith(f"tapscope: {small / 'run.db'}: the disk is full.")
+        assert done.stderr.count("\n") == 1
+        if kib == 200:  # not even the empty tables fit
+            assert list(small.iterdir()) == []
+            return
+        shown = tapscope("stats", small / "run.db", "--json")
+        assert shown.returncode == ExitCode.DONE, shown.stderr
+        record = json.loads(shown.stdout)
+        assert record["complete"] is False
+        if kib == 600:
+            assert record["stage"] == "store"
+            assert record["loss"]["messages"] > 100
+    finally:
+        subprocess.run(["umount", str(small)], check=True)

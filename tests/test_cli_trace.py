@@ -1,0 +1,161 @@
+"""`tapscope trace`: from packets, or a run directory, to a run file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_program import CAPTURE
+
+from tapscope.analyze.load import loads
+from tapscope.cli import pipeline
+from tapscope.cli.inputs import find_inputs
+from tapscope.cli.main import run
+from tapscope.store.codes import Protocol
+from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.runfile import RunFile
+
+HOSTS = CAPTURE.parent / "hosts"
+
+
+def traced(tmp_path: Path, *options: str, source: Path = CAPTURE) -> RunFile:
+    assert run(["trace", str(source), "-o", str(tmp_path / "run.db"), *options]) == ExitCode.DONE
+    return RunFile.open(tmp_path / "run.db")
+
+
+def test_a_capture_becomes_calls_traces_and_loads(tmp_path, capsys):
+    with traced(tmp_path) as stored:
+        out = capsys.readouterr().out
+        calls = stored.read_table("calls")
+        protocols, counts = np.unique(calls["protocol"], return_counts=True)
+        counted = dict(zip(protocols.tolist(), counts.tolist(), strict=True))
+        assert counted[Protocol.HTTP] == counted[Protocol.AJP] == 20
+        assert stored.count("traces") == counted[Protocol.HTTP]
+        assert stored.meta("complete") is True
+        assert stored.sql("PRAGMA foreign_key_check") == []
+        expected = loads(calls, stored.read_table("nodes"))
+        found = stored.read_table("loads")
+        for name, values in expected.items():
+            np.testing.assert_array_equal(found[name], values, err_msg=name)
+        names = stored.node_names()
+        assert all(names[node] in out for node in np.unique(calls["server_node"]))
+    assert "0 % missing, 0 % unparsed" in out
+    assert f"Stored in {tmp_path / 'run.db'}" in out
+
+
+def test_json_holds_the_whole_summary(tmp_path, capsys):
+    traced(tmp_path, "--json").close()
+    record = json.loads(capsys.readouterr().out)
+    assert record["complete"] is True
+    assert record["problems"] == []
+    assert record["loss"]["packets"] == 494
+    assert {node["protocol"] for node in record["nodes"]} == {"http", "ajp", "mysql"}
+    assert record["calls"] == sum(node["calls"] for node in record["nodes"])
+
+
+def test_packed_and_split_captures_give_the_same_calls(tmp_path):
+    packed = tmp_path / "c.pcap.gz"
+    packed.write_bytes(gzip.compress(CAPTURE.read_bytes()))
+    pipeline.trace([CAPTURE], tmp_path / "a.db")
+    pipeline.trace([packed], tmp_path / "b.db")
+    with RunFile.open(tmp_path / "a.db") as first, RunFile.open(tmp_path / "b.db") as second:
+        for name in ("calls", "links", "traces", "loads"):
+            one, other = first.read_table(name), second.read_table(name)
+            for column in one:
+                np.testing.assert_array_equal(one[column], other[column], err_msg=f"{name}.{column}")
+
+
+def test_the_same_capture_traced_twice_gives_the_same_run(tmp_path):
+    tables = []
+    for name in ("a.db", "b.db"):
+        with RunFile.open(pipeline.trace([CAPTURE], tmp_path / name)) as stored:
+            tables.append(
+                [stored.sql(f"SELECT * FROM {t} ORDER BY id") for t in ("call", "link", "trace", "class")]
+            )
+    assert tables[0] == tables[1]
+
+
+def test_options_reach_the_stages_and_are_recorded(tmp_path):
+    options = ("--evidence", "timing", "--window", "10ms", "--min-probability", "0.5", "--keep-evidence")
+    with traced(tmp_path, *options) as stored:
+        assert stored.meta("options")["evidence"] == "timing"
+        assert np.unique(stored.read_table("loads")["width_ns"]).tolist() == [10_000_000]
+        assert stored.count("evidence") > 0
+        links = stored.read_table("links")
+        assert (links["probability"][links["parent"] >= 0] >= 0.5).all()
+
+
+def test_no_raw_text_is_stored_unless_asked_for(tmp_path):
+    with traced(tmp_path) as stored:
+        assert stored.sql("SELECT count(*) FROM class WHERE example <> ''") == [(0,)]
+        assert stored.count("evidence") == 0
+    with traced(tmp_path, "--keep-text", "--force") as stored:
+        assert stored.sql("SELECT count(*) FROM class WHERE example <> ''")[0][0] > 0
+
+
+@pytest.fixture
+def run_directory(tmp_path) -> Path:
+    folder = tmp_path / "run"
+    (folder / "capture").mkdir(parents=True)
+    shutil.copy(CAPTURE, folder / "capture" / "tap.pcap")
+    shutil.copytree(HOSTS, folder / "hosts")
+    (folder / "events").mkdir()
+    shutil.copy(CAPTURE, folder / "events" / "not_for_trace.pcap")
+    manifest = {"hosts": {"web": "127.0.0.1"}, "capture": {"dropped_by_kernel": 3}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_a_run_directory_brings_its_captures_hosts_and_manifest(run_directory, tmp_path, capsys):
+    with traced(tmp_path, source=run_directory) as stored:
+        assert [s["path"] for s in stored.sources() if s["kind"] == "capture"] == [
+            str(run_directory / "capture" / "tap.pcap")
+        ]
+        assert {t.host for t in stored.dynamic_tables()} == {"web", "app"}
+        assert stored.meta("manifest")["hosts"] == {"web": "127.0.0.1"}
+    out = capsys.readouterr().out
+    assert "host logs of: app, web" in out
+    assert "3 dropped by the recorder" in out
+
+
+def test_a_manifest_that_is_no_json_is_named_with_the_place(run_directory):
+    (run_directory / "manifest.json").write_text('{"hosts": {"web": }}')
+    with pytest.raises(TapscopeError, match=r"manifest.json \(byte 18\): this is no JSON"):
+        find_inputs([run_directory])
+
+
+def test_a_folder_without_captures_is_an_error(tmp_path):
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(TapscopeError, match="no capture file in this folder"):
+        find_inputs([tmp_path])
+
+
+def test_several_files_keep_their_order(tmp_path):
+    second = tmp_path / "b.pcap"
+    shutil.copy(CAPTURE, second)
+    assert find_inputs([second, CAPTURE]).captures == [second, CAPTURE]
+
+
+def test_a_capture_without_a_known_protocol_is_low_quality_not_an_error(tmp_path, capsys):
+    scapy = pytest.importorskip("scapy.all")
+    packets, seq = [], 1000
+    for i in range(20):
+        payload = os.urandom(200)
+        tcp = scapy.TCP(sport=5000, dport=9999, seq=seq, flags="PA", ack=1)
+        packets.append(scapy.Ether() / scapy.IP(src="10.0.0.1", dst="10.0.0.2") / tcp / payload)
+        packets[-1].time = 1_700_000_000 + i * 0.01
+        seq += len(payload)
+    scapy.wrpcap(str(tmp_path / "noise.pcap"), packets)
+    code = run(["trace", str(tmp_path / "noise.pcap"), "-o", str(tmp_path / "run.db")])
+    printed = capsys.readouterr()
+    assert code == ExitCode.LOW_QUALITY
+    assert "no call of a known protocol in 1 TCP connections" in printed.err
+    assert "--port-map" in printed.err
+    with RunFile.open(tmp_path / "run.db") as stored:
+        assert stored.meta("complete") is True
+        assert stored.count("connections") == 1
