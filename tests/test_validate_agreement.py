@@ -258,3 +258,16 @@ def test_thresholds_decide():
     )
     assert strict.failures
     assert not loose.failures
+
+
+def test_a_server_with_two_listeners_and_one_log_is_both_nodes(run):
+    _, seen, logs = run
+    names, node = list(seen.node_names), seen.calls["server_node"].copy()
+    try:
+        web = np.flatnonzero(node == WEB)
+        seen.node_names[WEB] = f"{names[WEB]}:80"
+        seen.node_names.append(f"{names[WEB]}:8080")
+        seen.calls["server_node"][web[::3]] = len(names)
+        assert tiers.nodes_of_tiers(seen, logs, {})["web"] == [WEB, len(names)]
+    finally:
+        seen.node_names[:], seen.calls["server_node"][:] = names, node

@@ -94,6 +94,11 @@ def test_what_was_found_is_in_the_run_file(result, folder):
     assert r == [tier.reading("concurrent").pearson_r]
 
 
+def test_a_run_directory_stands_for_its_events_folder(folder, result):
+    again = validate(folder / "run.db", folder)
+    assert again.as_json() == result.as_json()
+
+
 def test_validating_again_replaces_what_was_stored(folder, result):
     with RunFile.open(folder / "run.db") as run:
         before = [run.count(name) for name in ("event_call", "event_load", "agreement", "source")]

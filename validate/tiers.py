@@ -13,7 +13,7 @@ from tapscope.analyze.load import window_edges
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, EventCalls
 from tapscope.validate.monitors.mariadb import STATEMENT
-from tapscope.validate.statistics import pearson
+from tapscope.validate.statistics import pearson, rmse
 from tapscope.validate.tap import Tap
 
 Ints = NDArray[np.int64]
@@ -83,7 +83,33 @@ def nodes_of_tiers(tap: Tap, events: EventCalls, manifest: Mapping[str, Any]) ->
         taken.add(node)
         served.add((tier, host))
         found.setdefault(tier, []).append(node)
+    for tier in rest:
+        if tier in found:
+            _add_listeners(tap, events, tier, found[tier], taken)
     return found
+
+
+def _add_listeners(tap: Tap, events: EventCalls, tier: str, nodes: list[int], taken: set[int]) -> None:
+    """A server that listens on several ports keeps one log: add the nodes of the same address and protocols
+    whose calls bring the arrivals per window nearer to the log's; in place."""
+    edges = window_edges(*tap.capture_ns, _MATCH_WIDTH_NS)
+    allowed = np.isin(tap.calls["protocol"], [int(p) for p in PROTOCOLS[tier]])
+    logged = _arrivals(events.calls["arrive_ns"][events.of_tier(tier)], edges)
+    address = {tap.node_names[node].rpartition(":")[0] for node in nodes} - {""}
+    for node in np.unique(tap.calls["server_node"][allowed]).tolist():
+        if node in taken or tap.node_names[node].rpartition(":")[0] not in address:
+            continue
+        now, more = (
+            rmse(_arrivals(tap.begin_ns[allowed & np.isin(tap.calls["server_node"], each)], edges), logged)
+            for each in (nodes, [*nodes, node])
+        )
+        if more < now:
+            nodes.append(node)
+            taken.add(node)
+
+
+def _arrivals(arrive_ns: Ints, edges_ns: Ints) -> NDArray[np.float64]:
+    return np.diff(np.searchsorted(np.sort(arrive_ns), edges_ns)).astype(np.float64)
 
 
 def _likeness(tap: Tap, events: EventCalls, tier: str, taken: set[int]) -> list[tuple[float, str, int, int]]:
@@ -94,13 +120,12 @@ def _likeness(tap: Tap, events: EventCalls, tier: str, taken: set[int]) -> list[
     edges = window_edges(*tap.capture_ns, _MATCH_WIDTH_NS)
     offers = []
     for host in np.unique(events.calls["host"][rows]).tolist():
-        arrive = np.sort(events.calls["arrive_ns"][rows[events.calls["host"][rows] == host]])
-        logged = np.diff(np.searchsorted(arrive, edges)).astype(np.float64)
+        logged = _arrivals(events.calls["arrive_ns"][rows[events.calls["host"][rows] == host]], edges)
         for node in np.unique(tap.calls["server_node"][allowed]).tolist():
             if node in taken:
                 continue
-            seen = np.sort(tap.begin_ns[allowed & (tap.calls["server_node"] == node)])
-            likeness = pearson(np.diff(np.searchsorted(seen, edges)).astype(np.float64), logged)
+            seen = tap.begin_ns[allowed & (tap.calls["server_node"] == node)]
+            likeness = pearson(_arrivals(seen, edges), logged)
             # Not alike at all is still the best offer where there is no other: the comparison will say so.
             offers.append((-1.0 if np.isnan(likeness) else likeness, tier, host, node))
     return offers

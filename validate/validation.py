@@ -101,7 +101,8 @@ def validate(
     """Validate a run file and store the result in it (tables event_call, event_load, agreement; meta
     validation).
 
-    events_dir : folder of the event monitors' logs; truth_path : truth file, looked for beside that folder
+    events_dir : folder of the event monitors' logs, or a run directory that holds it as events/; truth_path :
+        truth file, looked for beside that folder
                  (../truth/calls.csv.gz) when not given
     width_ns   : of the windows; zone : of logs without one (events.load); thresholds : of the verdict
     Raises TapscopeError for unusable input; a disagreement is a result, not an error.
@@ -109,6 +110,8 @@ def validate(
     say = progress or (lambda what, done, total: None)
     say("event-monitor logs", 0, 4)
     events_dir = Path(events_dir)
+    if (events_dir / "events").is_dir():
+        events_dir = events_dir / "events"
     logs = events.load(events_dir, zone, _clients(events_dir))
     truth_file = Path(truth_path) if truth_path is not None else _beside(events_dir)
     with RunFile.open(run_path, write=True) as run:
