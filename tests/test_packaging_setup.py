@@ -114,11 +114,11 @@ def test_a_python_without_venv_or_headers_is_passed_over(tmp_path: Path) -> None
     system.command("old-python", "exit 1")
     found = system.run("setup/find-python", PYTHON="old-python")
     assert found.returncode == 0
-    assert not found.stdout.startswith(str(tmp_path))
+    assert Path(found.stdout.strip()).name != "old-python"
 
 
 def test_every_script_parses_and_is_executable() -> None:
-    scripts = [path for path in (ROOT / "setup").iterdir() if path.read_bytes().startswith(b"#!/bin/sh")]
+    scripts = [path for path in (ROOT / "setup").glob("[!_]*") if path.read_bytes().startswith(b"#!/bin/sh")]
     assert len(scripts) >= 10
     for script in [*scripts, ROOT / ".ci/run"]:
         assert os.access(script, os.X_OK), script
