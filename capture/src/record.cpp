@@ -168,7 +168,8 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
     std::uint64_t inside = 0;
     if (side.current != kNoMessage) {
         const std::uint64_t message_end = side.ended ? side.current_end : end;
-        if (message_end > begin) inside = std::min(message_end, end) - begin;
+        const std::uint64_t from = std::max(begin, side.current_begin);
+        if (message_end > from) inside = std::min(message_end, end) - std::min(from, end);
     }
     if (inside > 0) {
         messages.missing_bytes[side.current] += inside;
@@ -191,9 +192,15 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
     }
 }
 
-void Recorder::retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end) noexcept {
+void Recorder::retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end,
+                             std::int64_t time_ns) noexcept {
     MessageSide& side = exchange_->at(direction);
     if (side.current == kNoMessage) return;
+    // Packets may stand in the file in another order than they were stamped: the earliest copy gives the time.
+    if (begin <= side.current_begin && end > side.current_begin)
+        messages.begin_ns[side.current] = std::min(messages.begin_ns[side.current], time_ns);
+    if (side.ended && !side.due && begin < side.current_end && end >= side.current_end)
+        messages.end_ns[side.current] = std::min(messages.end_ns[side.current], time_ns);
     if (end > side.current_begin && (!side.ended || begin < side.current_end))
         messages.flags[side.current] |= message_flag::retransmitted;
     if (begin < side.current_begin && side.before != kNoMessage && end > side.before_begin)

@@ -98,8 +98,8 @@ public:
     }
     // [begin, end) of `direction` was never seen. Call after the dissector's on_gap.
     void gap(Direction direction, std::uint64_t begin, std::uint64_t end, bool borders_lost);
-    // Bytes of [begin, end) came again.
-    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end) noexcept;
+    // Bytes of [begin, end) came again, in a packet of `time_ns`.
+    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) noexcept;
     // The stream has `end` bytes and no more: closes what is open, and counts what is in no message.
     void stream_ended(Direction direction, std::uint64_t end);
 

@@ -43,6 +43,7 @@ void Tracker::tick(std::int64_t now_ns) {
 bool Tracker::waiting(const Connection& connection) const noexcept {
     for (const Stream& stream : connection.stream) {
         if (stream.has_held()) return true;
+        if (stream.ended) continue;
         if (stream.based && !stream.anchored) return true;
         if (stream.anchored && stream.acked > stream.next + (stream.fin_inferred ? 1 : 0)) return true;
     }
@@ -65,7 +66,7 @@ void Tracker::look_at(std::uint32_t index) {
 bool Tracker::declare_missing(Connection& connection, unsigned side, bool force) {
     Stream& mine = connection.stream[side];
     const Stream& peer = connection.stream[side ^ 1];
-    if (!mine.anchored) return false;
+    if (!mine.anchored || mine.ended) return false;
     const auto waited = [&](std::uint64_t since_packet, std::int64_t since_ns) {
         return force || packets_ - since_packet >= limits_.reorder_packets || now_ns_ - since_ns >= limits_.reorder_ns;
     };
@@ -83,6 +84,10 @@ bool Tracker::declare_missing(Connection& connection, unsigned side, bool force)
         return true;
     }
     if (mine.acked > mine.next) {
+        if (mine.stuck_ack <= mine.next) {  // that hole was filled, this is a new one
+            mine.stuck_ack = mine.acked;
+            mine.stuck_packet = packets_;
+        }
         if (!waited(mine.stuck_packet, connection.last_ns)) return false;
         const std::uint64_t end = force ? mine.acked : mine.stuck_ack;
         if (end == mine.next + 1 && mine.acked == end && !mine.fin_seen) {

@@ -2,14 +2,14 @@
 //
 // A copy has the same sequence number and length and comes well under any retransmission timeout. Where IPv4 gives
 // packets an identification, a copy has the same one and a retransmission a new one; otherwise a copy has the same
-// acknowledgement, window and timestamps. Direct-mapped and of fixed size: an entry that was overwritten makes a copy
-// count as a retransmission, never the other way round.
+// acknowledgement, window and timestamps. Of fixed size: an entry that was overwritten makes a copy count as a
+// retransmission, never the other way round.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <memory>
+#include <vector>
 
 #include "decode/segment.hpp"
 #include "hash.hpp"
@@ -22,24 +22,33 @@ public:
 
     void remember(std::uint32_t connection, const Segment& segment) noexcept {
         const std::uint64_t hash = place(connection, segment);
-        entries_[hash % kEntries] = {tag(hash), micros(segment), segment.header_mix, segment.ip_id};
+        Bucket& bucket = buckets_[hash % kBuckets];
+        // The next of four entries in turn, so that the oldest one goes.
+        bucket.entry[bucket.next++ % kWays] = {tag(hash), micros(segment), segment.header_mix, segment.ip_id};
     }
 
     bool is_copy(std::uint32_t connection, const Segment& segment) const noexcept {
         const std::uint64_t hash = place(connection, segment);
-        const Entry& entry = entries_[hash % kEntries];
-        if (entry.tag != tag(hash)) return false;
-        const auto apart = static_cast<std::int32_t>(micros(segment) - entry.time_us);
-        if (std::abs(apart) > copy_within_us_) return false;
-        if (entry.ip_id != 0 || segment.ip_id != 0) return entry.ip_id == segment.ip_id;
-        return entry.header_mix == segment.header_mix;
+        for (const Entry& entry : buckets_[hash % kBuckets].entry) {
+            if (entry.tag != tag(hash)) continue;
+            const auto apart = static_cast<std::int32_t>(micros(segment) - entry.time_us);
+            if (std::abs(apart) > copy_within_us_) continue;
+            if (entry.ip_id != 0 || segment.ip_id != 0 ? entry.ip_id == segment.ip_id
+                                                       : entry.header_mix == segment.header_mix)
+                return true;
+        }
+        return false;
     }
 
 private:
-    static constexpr std::size_t kEntries = 8192;
+    static constexpr std::size_t kBuckets = 2048, kWays = 4;
     struct Entry {
         std::uint32_t tag = 0, time_us = 0, header_mix = 0;
         std::uint16_t ip_id = 0;
+    };
+    struct Bucket {
+        std::array<Entry, kWays> entry;
+        std::uint32_t next = 0;
     };
     static std::uint64_t place(std::uint32_t connection, const Segment& segment) noexcept {
         const std::uint64_t what = std::uint64_t{segment.seq} << 32 | segment.length() << 3 |
@@ -52,8 +61,7 @@ private:
     }
 
     std::int64_t copy_within_us_;
-    std::unique_ptr<std::array<Entry, kEntries>> storage_ = std::make_unique<std::array<Entry, kEntries>>();
-    std::array<Entry, kEntries>& entries_ = *storage_;
+    std::vector<Bucket> buckets_ = std::vector<Bucket>(kBuckets);
 };
 
 }  // namespace tapscope

@@ -67,9 +67,13 @@ HeldSegment HeldSegments::take_front() {
     return taken;
 }
 
-void HeldSegments::retransmitted(std::uint64_t begin, std::uint64_t end) noexcept {
-    for (std::size_t i = head_; i < items_.size() && items_[i].offset < end; ++i)
-        if (items_[i].end() > begin) items_[i].retransmitted = true;
+void HeldSegments::retransmitted(std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) noexcept {
+    for (std::size_t i = head_; i < items_.size() && items_[i].offset < end; ++i) {
+        if (items_[i].end() <= begin) continue;
+        items_[i].retransmitted = true;
+        if (begin <= items_[i].offset && end >= items_[i].end())
+            items_[i].time_ns = std::min(items_[i].time_ns, time_ns);
+    }
 }
 
 std::uint64_t HeldSegments::rebase(std::uint64_t origin) {

@@ -135,6 +135,8 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
             if (!mine.fin_seen && end >= 0) {
                 mine.fin_seen = true;
                 mine.fin_at = static_cast<std::uint64_t>(end);
+                mine.acked = std::min(mine.acked, mine.fin_at);  // the FIN's own number is no byte
+                mine.stuck_ack = std::min(mine.stuck_ack, mine.fin_at);
                 mine.fin_ns = s.time_ns;
                 mine.fin_ack = s.ack;
                 if (connection.closed_ns < 0) connection.closed_ns = s.time_ns;
@@ -216,9 +218,9 @@ void Tracker::old_bytes(Connection& connection, std::uint32_t index, const Segme
     ++mine.retransmits;
     recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
     recent_.remember(index, s);
-    if (mine.held) mine.held->retransmitted(begin, end);
+    if (mine.held) mine.held->retransmitted(begin, end, s.time_ns);
     if (connection.conversation)
-        connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next));
+        connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next), s.time_ns);
 }
 
 void Tracker::open_conversation(Connection& connection) {
@@ -255,7 +257,7 @@ void Tracker::deliver(Connection& connection, unsigned side, Bytes bytes, std::u
 }
 
 bool Tracker::waits_for_peer(const Stream& peer, std::uint32_t ack, bool has_ack) const noexcept {
-    if (!has_ack || !peer.based) return false;
+    if (!has_ack || !peer.based || peer.ended) return false;
     const std::int32_t ahead = peer.from_next(ack);
     if (ahead <= 0 || ahead > 1 << 30) return false;
     // A FIN takes one number.
@@ -269,7 +271,7 @@ void Tracker::deliver_front(Connection& connection, unsigned side) {
     if (mine.ended) return recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
     deliver(connection, side, {held.data.get(), held.captured}, held.missing, held.time_ns, held.ack, held.has_ack);
     if (held.retransmitted)
-        connection.conversation->retransmitted(connection.direction(side), held.offset, held.end());
+        connection.conversation->retransmitted(connection.direction(side), held.offset, held.end(), held.time_ns);
 }
 
 // Delivers everything that may be delivered; of two sides that both may, the older packet first.
