@@ -7,6 +7,9 @@
 namespace tapscope::match {
 namespace {
 
+// Absolute discount: an event that was seen once may be the very mistake that is being judged, and must not vouch for
+// itself. What is taken away goes to the coarser estimate.
+constexpr double kDiscount = 0.9;
 constexpr double kGrammarBackoff2 = 1.0;  // pseudo-counts that (previous, next) lends to (a, previous, next)
 constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to (previous, next)
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
@@ -47,6 +50,11 @@ Histogram log_density(const Histogram& counts) {
         out[b] = static_cast<float>(std::log(p / gap_bin_width_ns(b)));
     }
     return out;
+}
+
+// Share of an event among n, given the share that a coarser estimate expects.
+double discounted(double events, double n, double expected) {
+    return (std::max(events - kDiscount, 0.0) + kPriorWeight * expected) / (n + kPriorWeight);
 }
 
 }  // namespace
@@ -194,6 +202,8 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     all_ = {};
     std::fill(from3_.begin(), from3_.end(), 0.0);
     std::fill(from2_.begin(), from2_.end(), 0.0);
+    kinds3_.assign(from3_.size(), 0.0);
+    kinds2_.assign(from2_.size(), 0.0);
     std::fill(to1_.begin(), to1_.end(), 0.0);
 
     const auto n = static_cast<std::size_t>(n_states());
@@ -203,8 +213,16 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
         const auto i4 = key4_.insert(key(a, from, to, load_before(p, previous)));
         const auto i3 = key3_.insert(key(a, from, to, 0)), i2 = key2_.insert(key(-1, from, to, 0));
         if (i4 == static_cast<std::int32_t>(gap4_.size())) gap4_.push_back({});
-        if (i3 == static_cast<std::int32_t>(count3_.size())) count3_.push_back({}), gap3_.push_back({});
-        if (i2 == static_cast<std::int32_t>(count2_.size())) count2_.push_back({}), gap2_.push_back({});
+        if (i3 == static_cast<std::int32_t>(count3_.size())) {
+            count3_.push_back({});
+            gap3_.push_back({});
+            kinds3_[static_cast<std::size_t>(a) * n + from] += 1;
+        }
+        if (i2 == static_cast<std::int32_t>(count2_.size())) {
+            count2_.push_back({});
+            gap2_.push_back({});
+            kinds2_[from] += 1;
+        }
         from3_[static_cast<std::size_t>(a) * n + from] += 1;
         from2_[from] += 1;
         to1_[to] += 1;
@@ -305,21 +323,23 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     const Counts& c2 = i2 == kNone ? none : count2_[i2];
 
     const double p1 = (to1_[next_cls] + 0.1) / (all_.n + 0.1 * static_cast<double>(n));
-    const double p2 = (c2.n + kGrammarBackoff1 * p1) / (from2_[previous_cls] + kGrammarBackoff1);
-    const double p3 = (c3.n + kGrammarBackoff2 * p2) /
-                      (from3_[static_cast<std::size_t>(a) * n + previous_cls] + kGrammarBackoff2);
+    const auto a_from = static_cast<std::size_t>(a) * n + previous_cls;
+    const double lent2 = kDiscount * kinds2_[previous_cls] + kGrammarBackoff1;
+    const double p2 = (std::max(c2.n - kDiscount, 0.0) + lent2 * p1) / (from2_[previous_cls] + kGrammarBackoff1);
+    const double lent3 = kDiscount * kinds3_[a_from] + kGrammarBackoff2;
+    const double p3 = (std::max(c3.n - kDiscount, 0.0) + lent3 * p2) / (from3_[a_from] + kGrammarBackoff2);
     out.log_p = static_cast<float>(std::log(p3));
 
-    const double par1 = (all_.parallel + kPriorWeight * kParallelPrior) / (all_.n + kPriorWeight);
-    const double par2 = (c2.parallel + kPriorWeight * par1) / (c2.n + kPriorWeight);
+    const double par1 = discounted(all_.parallel, all_.n, kParallelPrior);
+    const double par2 = discounted(c2.parallel, c2.n, par1);
     const double parallel = std::clamp(par2, 1e-6, 1 - 1e-6);
     out.log_parallel = static_cast<float>(std::log(parallel));
     out.log_serial = ends(next_cls) ? 0.0f : static_cast<float>(std::log(1 - parallel));
 
-    const double stay1 = (all_.stay + kPriorWeight * kStayPrior) / (all_.chance_to_stay + kPriorWeight);
-    const double stay2 = (c2.stay + kPriorWeight * stay1) / (c2.chance_to_stay + kPriorWeight);
-    const double stay3 = (c3.stay + kPriorWeight * stay2) / (c3.chance_to_stay + kPriorWeight);
-    const double stay = std::clamp(stay3, 1e-5, 1 - 1e-5);
+    const double leave1 = discounted(all_.chance_to_stay - all_.stay, all_.chance_to_stay, 1 - kStayPrior);
+    const double leave2 = discounted(c2.chance_to_stay - c2.stay, c2.chance_to_stay, leave1);
+    const double leave3 = discounted(c3.chance_to_stay - c3.stay, c3.chance_to_stay, leave2);
+    const double stay = std::clamp(1 - leave3, 1e-5, 1 - 1e-5);
     out.log_stay = static_cast<float>(std::log(stay));
     out.log_leave = static_cast<float>(std::log(1 - stay));
 

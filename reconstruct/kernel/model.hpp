@@ -109,6 +109,7 @@ class Model {
     KeyMap key4_, key3_, key2_;
     std::vector<Counts> count3_, count2_;
     std::vector<double> from3_, from2_, to1_;   // totals by (a, previous), by previous, by next
+    std::vector<double> kinds3_, kinds2_;       // different next by (a, previous), by previous
     Counts all_;
     std::vector<Histogram> gap4_, gap3_, gap2_; // raw counts; "4" has the load, too
     Histogram gap_all_{};
