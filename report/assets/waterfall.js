@@ -5,7 +5,7 @@ Tapscope.waterfall = (() => {
   const ROW = 22;
   const HEAD = 24;
   const INDENT = 13;
-  const CHARACTER = 6.6; // mean width of one at 12 px, only for shortening
+  const CHARACTER = 7.3; // width of a wide one at 12 px, only for shortening
   const MOST_ROWS = 600;
   const PROBABILITY = 10000;
   const LINK_KINDS = ["root", "linked", "unknown"];
