@@ -55,6 +55,7 @@ def test_flavour_2_limits_by_cpu_max(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     def mkdir_with_files(self: Path, *args: object, **kwargs: object) -> None:
         original(self)
         (self / "cpu.max").write_text("max 100000\n")
+        (self / "cpu.weight").write_text("100\n")
 
     monkeypatch.setattr(Path, "mkdir", mkdir_with_files)
     monkeypatch.setattr(cgroups, "_mounts", lambda: {"unified": tmp_path})
@@ -62,6 +63,7 @@ def test_flavour_2_limits_by_cpu_max(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (groups.flavour, groups.note) == ("v2", "")
     assert (tmp_path / "tapscope-x-db" / "cpu.max").read_text() == "25000 100000"
     assert (tmp_path / "tapscope-x-web" / "cpu.max").read_text() == "max 100000\n"
+    assert int((tmp_path / "tapscope-x-web" / "cpu.weight").read_text()) > 100
     assert groups.members("db") == [tmp_path / "tapscope-x-db" / "cgroup.procs"]
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _PERIOD_US = 100_000
+# Times the weight of an ordinary process. A group competes as one process with all outside the testbed;
+# without this a tier of sixty threads would starve beside a compiler.
+_WEIGHT = 10
 
 
 def _mounts() -> dict[str, Path]:
@@ -60,8 +63,11 @@ class Groups:
             self.folders[host] = list(dict.fromkeys(mounts[c] / f"{self.name}-{host}" for c in controllers))
             for folder in self.folders[host]:
                 folder.mkdir()
-            if host in quotas and "cpu" in mounts:
-                cpu = mounts["cpu"] / f"{self.name}-{host}"
+            if "cpu" not in mounts:
+                continue
+            cpu = mounts["cpu"] / f"{self.name}-{host}"
+            (cpu / "cpu.shares").write_text(str(_WEIGHT * 1024))
+            if host in quotas:
                 (cpu / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
                 (cpu / "cpu.cfs_quota_us").write_text(str(int(quotas[host] * _PERIOD_US)))
 
@@ -73,6 +79,8 @@ class Groups:
             folder = root / f"{self.name}-{host}"
             self.folders[host] = [folder]
             folder.mkdir()
+            if (folder / "cpu.weight").exists():
+                (folder / "cpu.weight").write_text(str(_WEIGHT * 100))
             if host in quotas:
                 limit = folder / "cpu.max"
                 if limit.exists():
