@@ -140,12 +140,19 @@ private:
     }
 
     void copy_run(const char* from, const char* to) noexcept {
-        auto size = static_cast<std::size_t>(to - from);
-        if (size == 0) return;
-        if (size <= 16 && from + 16 <= end_) {  // sloppy: the buffer has room behind `out_`
+        const auto size = static_cast<std::size_t>(to - from);
+        if (from + 16 <= end_) {  // sloppy: the buffer has room behind `out_`
             std::memcpy(out_, from, 16);
+            for (std::size_t at = 16; at < size; at += 16) {
+                // The last step overlaps the one before it.
+                const std::size_t start = at + 16 <= size ? at : size - 16;
+                std::memcpy(out_ + start, from + start, 16);
+            }
+        } else if (size >= 8) {
+            std::memcpy(out_, from, 8);
+            std::memcpy(out_ + size - 8, from + size - 8, 8);
         } else {
-            std::memcpy(out_, from, size);
+            for (std::size_t at = 0; at < size; ++at) out_[at] = from[at];
         }
         out_ += size;
     }
