@@ -12,6 +12,8 @@ import pytest
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.validate import events
 from tapscope.validate.event_calls import EventCalls
+from tapscope.validate.monitors.lines import UnreadableError, local_ns
+from tapscope.validate.monitors.mariadb import duration_ns
 
 REAL = Path(__file__).resolve().parent.parent / "pcaps" / "http_ajp_mysql_groundtruth.logs"
 
@@ -292,3 +294,28 @@ def test_callers_are_the_client_the_web_server_and_the_application(tmp_path):
         "", "", "prepare", "execute",
     ]  # fmt: skip
     assert _counters(found)["events.client.unanswered"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ns"),
+    [
+        ("1970-01-01 00:00:01", 1_000_000_000),
+        ("1970-01-01 00:00:01.5", 1_500_000_000),
+        ("2026-11-20 22:54:28.934834", 1_795_215_268_934_834_000),
+    ],
+)
+def test_local_stamps_are_read_to_the_microsecond(text, expected_ns):
+    assert local_ns(text) == expected_ns
+
+
+@pytest.mark.parametrize("text", ["", "today", "2026-11-20 22:54:28+01:00", "1.x", "2026-11-20 22:54:28.-5"])
+def test_other_stamps_are_not_guessed(text):
+    with pytest.raises(UnreadableError):
+        local_ns(text)
+
+
+def test_query_times_are_read_to_the_microsecond():
+    assert duration_ns("01:02:03.000456") == (3_723 * 10**6 + 456) * 1_000
+    assert duration_ns("00:00:07") == 7 * 10**9
+    with pytest.raises(UnreadableError):
+        duration_ns("7")

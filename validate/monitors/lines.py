@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -227,11 +228,21 @@ def local_ns(text: str) -> int:
 
     The zone is settled later for the whole log (events.settle_zones): a log line has too little to tell it.
     """
+    seconds, _, fraction = text.partition(".")
+    if fraction and not (fraction.isdecimal() and len(fraction) <= 6):
+        raise UnreadableError
+    return _second_ns(seconds) + int(fraction.ljust(6, "0") or "0") * 1_000
+
+
+@lru_cache(maxsize=4096)  # logs are in order of time, so that one second's lines come together
+def _second_ns(text: str) -> int:
     try:
-        at = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        at = datetime.fromisoformat(text)
     except ValueError:
         raise UnreadableError from None
-    return ((at - _EPOCH) // timedelta(microseconds=1)) * 1000
+    if at.tzinfo is not None or at.microsecond:
+        raise UnreadableError
+    return (at.replace(tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * 1_000_000_000
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
