@@ -5,6 +5,7 @@
 
 #include "chains.hpp"
 #include "content.hpp"
+#include "exchange.hpp"
 #include "model.hpp"
 #include "pair.hpp"
 
@@ -12,6 +13,7 @@ namespace tapscope::match {
 namespace {
 
 constexpr float kGainWorthTaking = 1e-3f;   // nats; below it an exchange is rounding
+constexpr double kExchangeWorthTaking = 1.0;  // nats over all chains; the auction is exact only to its bids
 constexpr double kLive = 1e-4;              // probability of another parent from which on a pair is drawn again
 constexpr double kNeverSure = 1e-6;         // probability that something else is true, at least
 constexpr std::uint64_t kSeed = 0x7A705C09E;
@@ -37,7 +39,7 @@ class Matcher {
           idle_(idle_connections(problem.children)),
           content_(problem, candidates_), model_(problem, candidates_, content_.learn(options.content_rounds), idle_),
           split_(problem, candidates_, model_),
-          chains_(problem, candidates_) {}
+          exchange_(problem, candidates_, model_), chains_(problem, candidates_) {}
 
     Assignment run() {
         learn();
@@ -126,8 +128,15 @@ class Matcher {
                     chains_.changed(p, q);           // remember it in its new, best state
                 }
             }
-            if (!improved) break;
+            if (!improved && !exchange_chains()) break;
         }
+    }
+
+    bool exchange_chains() {
+        exchange_.load(chains_);
+        if (exchange_.best() < kExchangeWorthTaking) return false;
+        chains_.restore(exchange_.parent_of(chains_));
+        return true;
     }
 
     // Exchanges between each parent and the orphans.
@@ -209,6 +218,9 @@ class Matcher {
             if (split_.load(p, kNobody, chains_.held(p), orphans[p])) account(p, kNobody);
         }
 
+        exchange_.load(chains_);
+        const auto chain = exchange_.marginals();
+
         Assignment out{parent_of, std::vector<double>(n), std::move(alternative), std::vector<double>(n),
                        split_.too_large()};
         const double draws = options_.draws;
@@ -226,6 +238,14 @@ class Matcher {
                     second = most / (draws + 1);
                 }
             }
+            if (parent_of[c] != kNone) {
+                const auto& whole = chain[parent_of[c]];
+                p = std::min(p, std::max(whole.own, kNeverSure));
+                if (whole.other_probability > second) {
+                    second = whole.other_probability;
+                    out.runner_up[c] = whole.other;
+                }
+            }
             out.probability[c] = p;
             out.runner_up_probability[c] = std::min(second, 1 - p);
         }
@@ -240,6 +260,7 @@ class Matcher {
     Content content_;
     Model model_;
     PairSplit split_;
+    ChainExchange exchange_;
     Chains chains_;
     std::vector<Pair> live_;
     Random random_;
