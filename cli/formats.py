@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from enum import IntEnum, IntFlag
 
 from tapscope.cli.manual import EXIT_MEANING
@@ -263,7 +264,7 @@ def _view_column(view: str, name: str) -> tuple[str, str]:
     return COLUMN_MEANING[f"{view.removeprefix('v_')}.{name}"]
 
 
-def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _markdown(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(cell.replace(" | ", " \\| ") for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -314,7 +315,8 @@ it (-1: unknown) until it was taken itself, by the host's clock. Raw counters ar
 
 def _codes() -> str:
     out = ["## Codes\n"]
-    for name, enum in [*schema.CODE_KINDS.items(), *schema.FLAG_KINDS.items()]:
+    kinds: dict[str, type[IntEnum] | type[IntFlag]] = {**schema.CODE_KINDS, **schema.FLAG_KINDS}
+    for name, enum in kinds.items():
         members: list[IntEnum | IntFlag] = [m for m in enum if int(m) or not issubclass(enum, IntFlag)]
         listed = ", ".join(f"{int(m)} {str(m.name).lower()}" for m in members)
         title = re.sub(r"(?<!^)(?=[A-Z])", " ", enum.__name__)
