@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <pcap/pcap.h>
+#include <poll.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -78,7 +79,7 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
             fail(std::string("cannot be written: ") + pcap_geterr(pcap), settings.write_path,
                  "Check the path and its permissions.");
     }
-    if (pcap_setnonblock(pcap, 0, error) != 0) fail(error, settings.interface, "");
+    if (pcap_setnonblock(pcap, 1, error) != 0) fail(error, settings.interface, "");
     if (!settings.user.empty()) become_user(settings.user);
     arena_.resize(kArena);
 }
@@ -105,6 +106,10 @@ void LiveSource::fill(std::vector<Packet>& batch) {
         source->take(header->caplen, header->len, time_ns, data);
         if (source->used_ + 262144 + 64 > source->arena_.size()) pcap_breakloop(source->handles_->pcap);
     };
+    // On Linux a blocking pcap_dispatch waits for the first packet, however long that takes, whatever the timeout says:
+    // wait here, so that the caller can look at the clock and at Ctrl-C on a silent wire.
+    pollfd ready{pcap_get_selectable_fd(handles_->pcap), POLLIN, 0};
+    poll(&ready, 1, kWaitMs);
     const int got =
         pcap_dispatch(handles_->pcap, static_cast<int>(kBatch), callback, reinterpret_cast<u_char*>(this));
     if (got == PCAP_ERROR) {
