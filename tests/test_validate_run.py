@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from event_logs import HOSTS, true_links, write_logs, write_run, write_truth
-from simulator import DB, HOP_NS, Simulation, simulate
+from simulator import DB, HOP_NS, WEB, Simulation, simulate
 
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
@@ -175,3 +176,22 @@ def test_a_broken_manifest_and_a_missing_run_are_errors(folder, tmp_path, world)
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(TapscopeError, match="the manifest is not JSON"):
         validate(tmp_path / "run.db", tmp_path / "events")
+
+
+def test_the_load_generator_s_record_is_the_caller_of_the_web_tier(world, folder, tmp_path):
+    calls = world.tables["calls"]
+    web = np.flatnonzero((calls["server_node"] == WEB) & (calls["depart_ns"] >= 0))
+    start, end = calls["arrive_ns"][web] - HOP_NS, calls["depart_ns"][web] + HOP_NS
+    rows = "".join(f"x{i},{a},{b}\n" for i, (a, b) in enumerate(zip(start, end, strict=True)))
+    (tmp_path / "users").mkdir()
+    (tmp_path / "users" / "requests.csv.gz").write_bytes(
+        gzip.compress(f"request_id,start_ns,end_ns\n{rows}".encode())
+    )
+    write_run(world, tmp_path / "run.db")
+    write_logs(world, tmp_path / "events")
+    found = validate(tmp_path / "run.db", tmp_path)
+    tier = found.tiers[0]
+    assert tier.reading("concurrent_by_caller").pearson_r > 0.9999
+    assert tier.between.inside == 1.0
+    assert tier.between.server_mean < tier.between.tap_mean < tier.between.caller_mean
+    assert [found.tiers[1].between, found.tiers[2].between] == [None, None]

@@ -192,8 +192,8 @@ def _beside(events_dir: Path) -> Path | None:
 
 def _clients(events_dir: Path) -> list[Path]:
     """The load generator's record of the run directory, if there is one."""
-    found = events_dir.resolve().parent / "users" / "requests.csv"
-    return [found] if found.exists() else []
+    folder = events_dir.resolve().parent / "users"
+    return [path for name in ("requests.csv.gz", "requests.csv") if (path := folder / name).exists()][:1]
 
 
 def _manifest(events_dir: Path) -> dict[str, Any]:
