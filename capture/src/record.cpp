@@ -68,8 +68,8 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     RequestQueue& open = exchange_->requests;
     if (open.empty()) {
         exchange_->pipelined = false;
-    } else if (!exchange_->pipelined && exchange_->lost_end > exchange_->lost_begin &&
-               exchange_->lost_begin >= open.front().peer_ack && exchange_->lost_end <= ack) {
+    } else if (!exchange_->pipelined && std::max(exchange_->lost_begin, open.front().peer_ack) <
+                                            std::min(exchange_->lost_end, ack)) {
         // The client went on after bytes that the tap never saw: the answers were among them.
         counters.add("pairing.answer_lost", open.size(), Unit::messages);
         while (!open.empty()) open.pop();
@@ -89,8 +89,8 @@ void Recorder::pair(MessageRef row, MessageKind kind, std::uint64_t offset) {
     if (!open.empty()) {
         const OpenRequest& front = open.front();
         const std::uint64_t ack = ack_of_byte(offset);
-        const bool answer_lost = exchange_->lost_end > exchange_->lost_begin &&
-                                 exchange_->lost_begin >= front.peer_ack && exchange_->lost_end <= offset;
+        const bool answer_lost =
+            std::max(exchange_->lost_begin, front.peer_ack) < std::min(exchange_->lost_end, offset);
         const bool later_request_lost =
             exchange_->request_lost_begin > front.begin && exchange_->request_lost_begin < ack;
         if (answer_lost && later_request_lost && !exchange_->pipelined) {
