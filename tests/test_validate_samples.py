@@ -1,0 +1,68 @@
+"""Real captures of real servers against what these servers logged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tapscope.cli import pipeline
+from tapscope.validate.validation import Validation, validate
+
+PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory) -> Validation:
+    run = pipeline.trace([PCAPS / "testbed_light"], tmp_path_factory.mktemp("light") / "run.db")
+    return validate(run, PCAPS / "testbed_light")
+
+
+def test_no_call_of_the_light_run_is_missing_on_either_side(light):
+    for tier in light.tiers:
+        assert abs(tier.calls["tap"] - tier.calls["log"]) <= 1, tier.tier
+        started = tier.reading("started")
+        assert abs(started.bias) < 0.01
+        assert started.windows > 700
+    for each in light.requests[:2]:
+        assert (each.tap_only, each.log_only) == (0, 0)
+
+
+def test_every_tier_of_the_light_run_agrees(light):
+    assert light.failures == []
+    web, app, db = light.tiers
+    assert web.reading("concurrent").pearson_r > 0.99
+    assert app.between.inside > 0.98
+    assert db.between.inside > 0.98
+    assert all(tier.agrees_with for tier in light.tiers)
+
+
+def test_each_stay_on_the_wire_is_longer_than_in_the_server_and_shorter_than_for_its_caller(light):
+    for tier in light.tiers:
+        assert tier.stay_ns["log_mean"] < tier.stay_ns["tap_mean"] < tier.stay_ns["caller_mean"], tier.tier
+    for each in light.requests:
+        assert 0 < each.arrive.median_ns < 1_000_000, "a server stamps an arrival after the wire"
+        assert abs(each.depart.median_ns) < 500_000
+
+
+def test_the_truth_of_the_light_run_is_joined_completely(light):
+    found = light.paths
+    assert found.counters.get("truth_without_call", 0) == 0
+    assert found.counters.get("parent_not_captured", 0) == 0
+    assert {edge.pair for edge in found.edges} == {"HTTP->AJP", "AJP->MYSQL"}
+    assert all(edge.accuracy > 0.95 for edge in found.edges)
+    assert found.completeness > 0.9
+
+
+def test_twenty_requests_on_loopback_with_two_listeners_of_one_apache(tmp_path):
+    capture = PCAPS / "http_ajp_mysql_groundtruth.pcap"
+    found = validate(
+        pipeline.trace([capture], tmp_path / "run.db"), PCAPS / "http_ajp_mysql_groundtruth.logs"
+    )
+    web, app, db = found.tiers
+    assert web.nodes == ["127.0.0.1:8091", "127.0.0.1:8092"]
+    assert [(tier.calls["tap"], tier.calls["log"]) for tier in (web, app, db)] == [(19, 19)] * 3
+    # 13 prepares in the log, three of them before the capture began; the tap also saw the driver's own commands.
+    assert db.calls["log_rows_without_statement"] == 13
+    assert db.calls["tap_calls_without_statement"] >= 10
+    assert found.verdict == "undecided", "a quarter of a second is too little to judge by"
