@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class CaptureTables:
-    """What a capture holds. The tables have the columns of ``store.tables.TABLES`` and are views on C++ memory.
+    """What a capture holds. The tables have the columns of ``store.tables.TABLES``; they view C++ memory.
 
     Messages stand in the order in which their first bytes could be read, which is not sorted by time across
     connections. All times are int64 ns UTC by the clock of the tap, all sizes bytes.
@@ -36,11 +36,11 @@ class CaptureTables:
     addresses: list[str]
     """IP addresses as text; the row is the index in client_addr and server_addr."""
     counters: list[tuple[str, int, str]]
-    """Every oddity by name, with its count and unit. Names starting with "unparsed." count bytes in no message."""
+    """Every oddity by name, with its count and unit. "unparsed.*" count bytes seen that are in no message."""
     sources: list[dict[str, Any]]
     """Per file or interface: path, format, packets, bytes, first_ns, last_ns, link_type, ts_resolution,
-    truncated_packets; received, dropped_by_kernel and dropped_by_interface where recorded; warning where reading
-    stopped early."""
+    truncated_packets; received, dropped_by_kernel and dropped_by_interface where recorded; warning where
+    reading stopped early."""
     examples: list[str]
     """One raw text per class, only with keep_text (else empty strings)."""
     interrupted: bool
@@ -61,10 +61,11 @@ def read_files(
 ) -> CaptureTables:
     """Read pcap and pcapng files (plain, gzip, zstd, xz; "-" is standard input), merged in time order.
 
-    `salt` (16 bytes, random when None) keys the evidence hashes; `port_map` gives the Protocol of a TCP port where
-    content is not to decide; `limits` overrides bounds of the engine (reorder_packets, held_bytes,
-    held_bytes_of_stream, connections). Raises TapscopeError with path, offset and remedy for what is not a capture;
-    a file that is cut is read up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
+    `salt` (16 bytes, random when None) keys the evidence hashes; `port_map` gives the Protocol of a TCP port
+    where content is not to decide; `limits` overrides bounds of the engine (reorder_packets, held_bytes,
+    held_bytes_of_stream, connections). Ctrl-C ends the reading; what was read is returned with `interrupted`
+    set. Raises TapscopeError with path, offset and remedy for what is not a capture; a file that is cut is read
+    up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
     """
     if not paths:
         raise TapscopeError("no capture file was named", remedy="Name at least one pcap or pcapng file.")
@@ -88,7 +89,7 @@ def capture_live(
     packets: int | None = None,
     *,
     snaplen: int = 262144,
-    filter: str = "",
+    filter: str = "",  # noqa: A002  (the word that every capture tool uses)
     write: str | Path | None = None,
     ring_bytes: int = 64 * 1024 * 1024,
     promiscuous: bool = True,
@@ -100,9 +101,9 @@ def capture_live(
 ) -> CaptureTables:
     """Capture on an interface by libpcap until `seconds`, `packets` or Ctrl-C (whichever comes first).
 
-    `filter` is a BPF expression, `write` a pcap file that gets every packet, `ring_bytes` the size of the kernel's
-    ring. `user` gives up root for good once the interface and the file are open. The one entry of `sources` has
-    libpcap's counters: received, dropped_by_kernel, dropped_by_interface. Raises TapscopeError.
+    `filter` is a BPF expression, `write` a pcap file that gets every packet, `ring_bytes` the size of the
+    kernel's ring. `user` gives up root for good once the interface and the file are open. The one entry of
+    `sources` has libpcap's counters: received, dropped_by_kernel, dropped_by_interface. Raises TapscopeError.
     """
     try:
         out = _native.capture_live(
@@ -141,7 +142,9 @@ def _ports(port_map: Mapping[int, int] | None) -> dict[int, int]:
             raise TapscopeError(f"port map: {port} is not a TCP port", remedy="Ports are 1 to 65535.")
         if protocol not in known:
             names = ", ".join(sorted(item.name.lower() for item in known))
-            raise TapscopeError(f"port map: no dissector for protocol {protocol}", remedy=f"Known are {names}.")
+            raise TapscopeError(
+                f"port map: no dissector for protocol {protocol}", remedy=f"Known are {names}."
+            )
         out[port] = int(protocol)
     return out
 

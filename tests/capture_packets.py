@@ -6,8 +6,11 @@ import random
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 CLIENT, SERVER = 0, 1
@@ -22,7 +25,13 @@ def _address(text: str) -> bytes:
 
 
 def tcp_header(
-    source_port: int, target_port: int, seq: int, ack: int, flags: int, window: int = 8192, options: bytes = b""
+    source_port: int,
+    target_port: int,
+    seq: int,
+    ack: int,
+    flags: int,
+    window: int = 8192,
+    options: bytes = b"",
 ) -> bytes:
     """A TCP header; `options` must be padded to four bytes."""
     offset = (5 + len(options) // 4) << 4
@@ -32,7 +41,9 @@ def tcp_header(
     return head + options
 
 
-def ipv4(source: str, target: str, body: bytes, ip_id: int = 0, protocol: int = 6, fragment: int = 0) -> bytes:
+def ipv4(
+    source: str, target: str, body: bytes, ip_id: int = 0, protocol: int = 6, fragment: int = 0
+) -> bytes:
     """An IPv4 packet without options; checksums stay zero (a tap does not check them)."""
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), ip_id, fragment, 64, protocol, 0)
     return head + _address(source) + _address(target) + body
@@ -75,9 +86,7 @@ class Dialogue:
         ports = (self.client_port, self.server_port)
         hosts = (self.client, self.server)
         ack = self.seq[1 - side] if flags & ACK else 0
-        head = tcp_header(
-            ports[side], ports[1 - side], self.seq[side] if seq is None else seq, ack, flags
-        )
+        head = tcp_header(ports[side], ports[1 - side], self.seq[side] if seq is None else seq, ack, flags)
         self.ip_id[side] += 1
         packet = ipv4(hosts[side], hosts[1 - side], head + payload, self.ip_id[side] % 65536)
         frame = ethernet(packet, tags=self.tags)
@@ -97,7 +106,7 @@ class Dialogue:
     def send(self, side: int, data: bytes, cuts: Iterable[int] = (), mss: int = 1448) -> Dialogue:
         """`data` in segments cut at `cuts` and after `mss` bytes, acknowledged once by the other side."""
         borders = sorted({cut for cut in cuts if 0 < cut < len(data)} | {0, len(data)})
-        for begin, end in zip(borders, borders[1:], strict=False):
+        for begin, end in pairwise(borders):
             for at in range(begin, end, mss):
                 part = data[at : min(at + mss, end)]
                 self.emit(side, PSH | ACK, part)
@@ -152,7 +161,9 @@ def section(order: str = "<") -> bytes:
     return block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1), order)
 
 
-def interface(order: str = "<", resolution: int | None = None, offset_s: int = 0, link_type: int = 1) -> bytes:
+def interface(
+    order: str = "<", resolution: int | None = None, offset_s: int = 0, link_type: int = 1
+) -> bytes:
     """A pcapng interface description block; `resolution` is the raw if_tsresol byte."""
     options = b""
     if resolution is not None:
@@ -180,7 +191,9 @@ def read_pcap(path: Path) -> list[Packet]:
     return out
 
 
-def displaced(packets: Sequence[Packet], seed: int, share: float, places: int, copies: float = 0.0) -> list[Packet]:
+def displaced(
+    packets: Sequence[Packet], seed: int, share: float, places: int, copies: float = 0.0
+) -> list[Packet]:
     """`share` of the packets moved by up to `places` places (times unchanged), `copies` of them doubled."""
     rng = random.Random(seed)
     keyed = []
@@ -197,9 +210,7 @@ def message_rows(tables: Any, times: bool = True, flags: bool = True) -> list[tu
     """Messages as comparable rows: who, what, how long, and which request they answer; sorted."""
     messages, connections = tables.messages, tables.connections
     columns = {name: values.tolist() for name, values in messages.items()}
-    ports = list(
-        zip(connections["client_port"].tolist(), connections["server_port"].tolist(), strict=True)
-    )
+    ports = list(zip(connections["client_port"].tolist(), connections["server_port"].tolist(), strict=True))
     rows = []
     for row, conn in enumerate(columns["conn"]):
         text = tables.classes[columns["class_id"][row]][1] if columns["class_id"][row] >= 0 else ""
@@ -226,8 +237,6 @@ def message_rows(tables: Any, times: bool = True, flags: bool = True) -> list[tu
 
 def unaccounted(tables: Any) -> list[tuple[int, str, int, int]]:
     """Connections where bytes seen differ from message bytes seen plus unparsed bytes: must be empty."""
-    import numpy as np
-
     messages, connections = tables.messages, tables.connections
     out = []
     total = 0

@@ -25,6 +25,7 @@ from capture_packets import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tapscope import capture
 from tapscope.store.codes import CloseHow, MessageFlag, MessageKind
 
@@ -50,7 +51,9 @@ def exchanges(count: int, seed: int = 1) -> list[tuple[bytes, bytes]]:
             answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         elif kind == 1:
             cut = len(body) // 2
-            chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:cut], body[cut:]) if part)
+            chunks = b"".join(
+                b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:cut], body[cut:]) if part
+            )
             answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
         elif kind == 2:
             answer = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n"
@@ -61,15 +64,25 @@ def exchanges(count: int, seed: int = 1) -> list[tuple[bytes, bytes]]:
         if kind == 3:
             form = b"story=%d&text=a+b" % number
             ask = b"POST /bb/comment/%d HTTP/1.1\r\nHost: x\r\n" % number
-            ask += b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n" % len(form) + form
+            ask += (
+                b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n" % len(form)
+                + form
+            )
         else:
             method = b"HEAD" if kind == 4 else b"GET"
-            ask = b"%s /bb/story/%d?page=%d HTTP/1.1\r\nHost: x\r\nCookie: s=%d\r\n\r\n" % (method, number, kind, kind)
+            ask = b"%s /bb/story/%d?page=%d HTTP/1.1\r\nHost: x\r\nCookie: s=%d\r\n\r\n" % (
+                method,
+                number,
+                kind,
+                kind,
+            )
         out.append((ask, answer))
     return out
 
 
-def talk(dialogue: Dialogue, pairs: list[tuple[bytes, bytes]], cuts: list[int] | None = None, mss: int = 1448) -> Dialogue:
+def talk(
+    dialogue: Dialogue, pairs: list[tuple[bytes, bytes]], cuts: list[int] | None = None, mss: int = 1448
+) -> Dialogue:
     for ask, answer in pairs:
         dialogue.send(CLIENT, ask, cuts or (), mss)
         dialogue.send(SERVER, answer, cuts or (), mss)
@@ -81,7 +94,9 @@ PAIRS = exchanges(12)
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[object, ...]]:
-    path = write_pcap(tmp_path_factory.mktemp("whole") / "a.pcap", talk(Dialogue().open(), PAIRS).close().packets)
+    path = write_pcap(
+        tmp_path_factory.mktemp("whole") / "a.pcap", talk(Dialogue().open(), PAIRS).close().packets
+    )
     rows = message_rows(read(path), times=False)
     assert len(rows) == 24 + sum(b" 100 Continue" in answer for _, answer in PAIRS)
     return rows
@@ -106,7 +121,9 @@ def test_one_byte_segments_give_the_same_messages(whole: list[tuple[object, ...]
 def many_connections(seed: int) -> list[Packet]:
     packets: list[Packet] = []
     for number in range(6):
-        dialogue = Dialogue(client_port=41000 + number, isn=(2**32 - 700 - number, 77), now_ns=10**18 + number * 3_000)
+        dialogue = Dialogue(
+            client_port=41000 + number, isn=(2**32 - 700 - number, 77), now_ns=10**18 + number * 3_000
+        )
         talk(dialogue.open(), exchanges(8, seed + number), mss=700)
         packets += (dialogue.close(number % 2) if number % 3 else dialogue).packets
     return sorted(packets, key=lambda packet: packet[0])
@@ -173,7 +190,13 @@ def test_lost_packets_are_named_and_never_shift_the_pairing(
 
 
 def test_a_lost_request_leaves_its_response_without_one(tmp_path: Path) -> None:
-    dialogue = talk(Dialogue().open(), [(b"GET /%d HTTP/1.1\r\n\r\n" % n, b"HTTP/1.1 20%d OK\r\nContent-Length: 0\r\n\r\n" % n) for n in range(5)])
+    dialogue = talk(
+        Dialogue().open(),
+        [
+            (b"GET /%d HTTP/1.1\r\n\r\n" % n, b"HTTP/1.1 20%d OK\r\nContent-Length: 0\r\n\r\n" % n)
+            for n in range(5)
+        ],
+    )
     lost = next(i for i, (_, frame) in enumerate(dialogue.packets) if b"GET /2" in frame)
     del dialogue.packets[lost]
     tables = read(write_pcap(tmp_path / "a.pcap", dialogue.close().packets))
@@ -188,7 +211,13 @@ def test_a_lost_request_leaves_its_response_without_one(tmp_path: Path) -> None:
 
 
 def test_a_lost_response_leaves_its_request_unanswered(tmp_path: Path) -> None:
-    dialogue = talk(Dialogue().open(), [(b"GET /%d HTTP/1.1\r\n\r\n" % n, b"HTTP/1.1 20%d OK\r\nContent-Length: 0\r\n\r\n" % n) for n in range(5)])
+    dialogue = talk(
+        Dialogue().open(),
+        [
+            (b"GET /%d HTTP/1.1\r\n\r\n" % n, b"HTTP/1.1 20%d OK\r\nContent-Length: 0\r\n\r\n" % n)
+            for n in range(5)
+        ],
+    )
     lost = next(i for i, (_, frame) in enumerate(dialogue.packets) if b"HTTP/1.1 202" in frame)
     del dialogue.packets[lost]
     tables = read(write_pcap(tmp_path / "a.pcap", dialogue.close().packets))
@@ -230,7 +259,9 @@ def test_a_retransmission_is_counted_and_a_mirror_copy_is_not_one(tmp_path: Path
     start = dialogue.seq[CLIENT]
     ask = b"GET /a HTTP/1.1\r\n\r\n"
     dialogue.emit(CLIENT, PSH | ACK, ask)
-    dialogue.packets.append((dialogue.packets[-1][0] + 900, dialogue.packets[-1][1]))  # the mirror's second copy
+    dialogue.packets.append(
+        (dialogue.packets[-1][0] + 900, dialogue.packets[-1][1])
+    )  # the mirror's second copy
     dialogue.seq[CLIENT] += len(ask)
     dialogue.now_ns += 2_000_000
     dialogue.emit(CLIENT, PSH | ACK, ask, seq=start)  # TCP sends it again: another IP identification

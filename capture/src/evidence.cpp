@@ -1,5 +1,7 @@
 #include "evidence.hpp"
 
+#include <array>
+
 #include "hash.hpp"
 
 namespace tapscope {
@@ -19,47 +21,54 @@ bool is_uuid(std::string_view text) noexcept {
 
 namespace {
 
-bool in_id_alphabet(char c) noexcept {
-    return is_digit(c) || is_alpha(c) || c == '-' || c == '_' || c == '+' || c == '@';
-}
+// Kinds of characters, one look-up each: this runs over every value of every request.
+enum Kind : std::uint8_t { digit = 1, upper = 2, lower = 4, hex = 8, joint = 16 };
+
+constexpr std::array<std::uint8_t, 256> kKinds = [] {
+    std::array<std::uint8_t, 256> kinds{};
+    for (unsigned c = '0'; c <= '9'; ++c) kinds[c] = digit | hex;
+    for (unsigned c = 'A'; c <= 'Z'; ++c) kinds[c] = static_cast<std::uint8_t>(upper | (c <= 'F' ? hex : 0));
+    for (unsigned c = 'a'; c <= 'z'; ++c) kinds[c] = static_cast<std::uint8_t>(lower | (c <= 'f' ? hex : 0));
+    for (unsigned char c : {'-', '_', '+', '@'}) kinds[c] = joint;
+    return kinds;
+}();
+
+std::uint8_t kind_of(char c) noexcept { return kKinds[static_cast<unsigned char>(c)]; }
 
 // A maximal run of the id alphabet: does it look made up?
 bool run_is_id(std::string_view run) noexcept {
-    if (run.size() < 16) return false;
-    std::size_t digits = 0, letters = 0, hex = 0, longest_hex = 0, upper = 0, lower = 0, joints = 0;
+    std::size_t longest_hex = 0, hex_run = 0;
+    std::uint8_t any = 0, piece = 0, hex_kinds = 0, longest_kinds = 0;
     bool pieces_pure = true;  // every piece between joints is all letters or all digits: words, not an id
-    bool piece_letters = false, piece_digits = false, hex_letters = false, longest_has_letters = false;
+    const auto end_piece = [&] {
+        pieces_pure = pieces_pure && !((piece & digit) && (piece & (upper | lower)));
+        piece = 0;
+    };
     for (char c : run) {
-        if (is_digit(c)) {
-            ++digits;
-            piece_digits = true;
-        } else if (is_alpha(c)) {
-            ++letters;
-            (c & 0x20 ? lower : upper)++;
-            piece_letters = true;
-        } else {
-            ++joints;
-            pieces_pure = pieces_pure && !(piece_letters && piece_digits);
-            piece_letters = piece_digits = false;
-        }
-        if (is_hex(c)) {
-            ++hex;
-            hex_letters = hex_letters || !is_digit(c);
-            if (hex > longest_hex) {
-                longest_hex = hex;
-                longest_has_letters = hex_letters;
+        const std::uint8_t kind = kind_of(c);
+        any |= kind;
+        if (kind == joint)
+            end_piece();
+        else
+            piece |= kind;
+        if (kind & hex) {
+            hex_kinds |= kind;
+            if (++hex_run > longest_hex) {
+                longest_hex = hex_run;
+                longest_kinds = hex_kinds;
             }
         } else {
-            hex = 0;
-            hex_letters = false;
+            hex_run = 0;
+            hex_kinds = 0;
         }
     }
-    pieces_pure = pieces_pure && !(piece_letters && piece_digits);
-    if (letters == 0 && joints == 0) return digits > 19;
-    if (longest_hex >= 16 && longest_has_letters && longest_hex * 2 >= run.size()) return true;
+    end_piece();
+    const bool letters = any & (upper | lower);
+    if (!letters && !(any & joint)) return run.size() > 19;
+    if (longest_hex >= 16 && (longest_kinds & (upper | lower)) && longest_hex * 2 >= run.size()) return true;
     if (run.size() == 36 && is_uuid(run)) return true;
-    if (run.size() < 20 || digits == 0 || letters == 0) return false;
-    const bool words = joints > 0 && pieces_pure && (upper == 0 || lower == 0);
+    if (run.size() < 20 || !(any & digit) || !letters) return false;
+    const bool words = (any & joint) && pieces_pure && !((any & upper) && (any & lower));
     return !words;
 }
 
@@ -69,7 +78,7 @@ bool looks_like_id(std::string_view value) noexcept {
     if (value.size() < 16) return false;
     std::size_t from = 0;
     for (std::size_t i = 0; i <= value.size(); ++i) {
-        if (i < value.size() && in_id_alphabet(value[i])) continue;
+        if (i < value.size() && kind_of(value[i]) != 0) continue;
         const std::size_t length = i - from;
         if (length >= 16 && length * 2 >= value.size() && run_is_id(value.substr(from, length))) return true;
         from = i + 1;

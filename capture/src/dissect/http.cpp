@@ -62,7 +62,13 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
             return finish(direction, side.left, recorder);
         }
         case State::expected:
-            if (rejected_ && starts_request(bytes) == Probe::yes) {
+            if (rejected_) {
+                const Probe next = starts_request(bytes);
+                if (next == Probe::need_more && bytes.size() < side.left) {
+                    side.scanned = bytes.size();
+                    return {Step::ok, 0};
+                }
+                if (next != Probe::yes) return finish(direction, side.left, recorder);
                 recorder.add_flags(side.message, message_flag::unfinished);
                 recorder.end(side.message, 0);
                 side.state = State::start;
@@ -73,7 +79,7 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
         case State::chunk_size: return chunk_size(direction, bytes, recorder);
         case State::chunk_end: {
             const std::size_t n = bytes[0] == '\n' ? 1 : 2;
-            if (bytes.size() < n) return {Step::ok, 0};
+            if (bytes.size() < n && bytes[0] == '\r') return {Step::ok, 0};
             if (n == 2 && (bytes[0] != '\r' || bytes[1] != '\n'))
                 return malformed(direction, 0, "http.bad_chunk_end", recorder);
             if (n == 1) recorder.add_flags(side.message, message_flag::suspicious);
@@ -389,7 +395,7 @@ void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder&
             return;
         case State::form:
         case State::expected: {
-            const std::uint64_t at_hand = side.state == State::form ? std::min(side.scanned, side.left) : 0;
+            const std::uint64_t at_hand = std::min(side.scanned, side.left);
             const std::uint64_t left = side.left - at_hand;
             recorder.end(side.message, std::min(left, std::max(missing, left)));
             if (missing > left) {

@@ -41,7 +41,7 @@ private:
         State state = State::start;
         MessageRef message = kNoMessage;
         std::uint64_t left = 0;
-        std::uint64_t scanned = 0;  // head: bytes already searched for its end; form: bytes at hand
+        std::uint64_t scanned = 0;  // head: bytes already searched for its end; form, expected: bytes at hand
     };
 
     Half& half(Direction d) noexcept { return halves_[static_cast<unsigned>(d)]; }

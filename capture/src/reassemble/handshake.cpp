@@ -34,12 +34,12 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
             release(index);
             index = FlowTable::kNone;
         } else if (same_start && (answer ? old.syn_ack_seen : old.syn_seen)) {
-            if (recent_.is_copy(index, s)) {
+            if (recent_.is_copy(s)) {
                 ++old.duplicates;
                 recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
                 return FlowTable::kNone;
             }
-            recent_.remember(index, s);
+            recent_.remember(s);
             if (!answer) ++old.syn_retransmits;
             recorder_.counters.add(answer ? "tcp.syn_ack_retransmission" : "tcp.syn_retransmission", 1, Unit::packets);
             return index;
@@ -47,7 +47,7 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
     }
     if (index == FlowTable::kNone) index = create(s, client);
     Connection& connection = at(index);
-    recent_.remember(index, s);
+    recent_.remember(s);
     if (connection.client_side == kUnknownSide) connection.client_side = static_cast<std::uint8_t>(client);
     Stream& mine = connection.stream[s.side];
     Stream& peer = connection.stream[s.side ^ 1];

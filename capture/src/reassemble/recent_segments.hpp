@@ -20,15 +20,25 @@ class RecentSegments {
 public:
     explicit RecentSegments(std::int64_t copy_within_ns) : copy_within_us_(copy_within_ns / 1000) {}
 
-    void remember(std::uint32_t connection, const Segment& segment) noexcept {
-        const std::uint64_t hash = place(connection, segment);
-        Bucket& bucket = buckets_[hash % kBuckets];
-        // The next of four entries in turn, so that the oldest one goes.
-        bucket.entry[bucket.next++ % kWays] = {tag(hash), micros(segment), segment.header_mix, segment.ip_id};
+    void prefetch(const Segment& segment) const noexcept {
+        __builtin_prefetch(&buckets_[place(segment) % kBuckets], 1);
     }
 
-    bool is_copy(std::uint32_t connection, const Segment& segment) const noexcept {
-        const std::uint64_t hash = place(connection, segment);
+    void remember(const Segment& segment) noexcept {
+        const std::uint64_t hash = place(segment);
+        Bucket& bucket = buckets_[hash % kBuckets];
+        // The four entries in turn, so that the oldest one goes.
+        const std::uint16_t turn = bucket.entry[0].turn;
+        Entry& entry = bucket.entry[turn % kWays];
+        entry.tag = tag(hash);
+        entry.time_us = micros(segment);
+        entry.header_mix = segment.header_mix;
+        entry.ip_id = segment.ip_id;
+        bucket.entry[0].turn = static_cast<std::uint16_t>(turn + 1);
+    }
+
+    bool is_copy(const Segment& segment) const noexcept {
+        const std::uint64_t hash = place(segment);
         for (const Entry& entry : buckets_[hash % kBuckets].entry) {
             if (entry.tag != tag(hash)) continue;
             const auto apart = static_cast<std::int32_t>(micros(segment) - entry.time_us);
@@ -45,15 +55,15 @@ private:
     struct Entry {
         std::uint32_t tag = 0, time_us = 0, header_mix = 0;
         std::uint16_t ip_id = 0;
+        std::uint16_t turn = 0;  // of the first entry: which one of the bucket is written next
     };
-    struct Bucket {
+    struct alignas(64) Bucket {  // one cache line
         std::array<Entry, kWays> entry;
-        std::uint32_t next = 0;
     };
-    static std::uint64_t place(std::uint32_t connection, const Segment& segment) noexcept {
+    static std::uint64_t place(const Segment& segment) noexcept {
         const std::uint64_t what = std::uint64_t{segment.seq} << 32 | segment.length() << 3 |
                                    (segment.flags & 7u);  // FIN, SYN, RST
-        return mix64(what, std::uint64_t{connection} * 2 + segment.side);
+        return mix64(what, segment.hash + segment.side);
     }
     static std::uint32_t tag(std::uint64_t hash) noexcept { return static_cast<std::uint32_t>(hash >> 32) | 1; }
     static std::uint32_t micros(const Segment& segment) noexcept {

@@ -29,7 +29,7 @@ void Tracker::segment(const Segment& s) {
             const std::uint64_t acked = peer.next - static_cast<std::uint64_t>(-static_cast<std::int64_t>(ahead));
             if (acked > peer.acked && acked <= peer.next) peer.acked = acked;
             if (s.captured == 0) return;
-            recent_.remember(index, s);
+            recent_.remember(s);
             if (!connection.conversation) open_conversation(connection);
             mine.next += s.captured;
             mine.seen += s.captured;
@@ -126,7 +126,7 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
             !(s.flags & syn))
             connection.established_ns = s.time_ns;
         if (s.length() > 0)
-            payload(connection, index, s);
+            payload(connection, s);
         else if (mine.anchored && mine.next > 0 && mine.from_next(s.seq) == -1 && !(s.flags & (syn | fin)))
             recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
         if (s.flags & fin) {
@@ -167,7 +167,7 @@ void Tracker::note_ack(Stream& acknowledged, std::uint32_t ack) {
     }
 }
 
-void Tracker::payload(Connection& connection, std::uint32_t index, const Segment& s) {
+void Tracker::payload(Connection& connection, const Segment& s) {
     Stream& mine = connection.stream[s.side];
     // Data in a SYN (RFC 7413) begins one number after it.
     const std::uint32_t seq = s.seq + ((s.flags & tcp_flag::syn) ? 1 : 0);
@@ -175,7 +175,7 @@ void Tracker::payload(Connection& connection, std::uint32_t index, const Segment
     const std::int64_t end = begin + s.length();
     const auto next = static_cast<std::int64_t>(mine.next);
     if (mine.anchored && end <= next)
-        return old_bytes(connection, index, s, static_cast<std::uint64_t>(std::max<std::int64_t>(begin, 0)),
+        return old_bytes(connection, s, static_cast<std::uint64_t>(std::max<std::int64_t>(begin, 0)),
                          static_cast<std::uint64_t>(std::max<std::int64_t>(end, 0)));
     if (begin < 0) return recorder_.counters.add("tcp.before_stream_start", 1, Unit::packets);
     if (begin - next > std::int64_t{1} << 30) return recorder_.counters.add("tcp.seq_out_of_range", 1, Unit::packets);
@@ -185,7 +185,7 @@ void Tracker::payload(Connection& connection, std::uint32_t index, const Segment
     std::uint64_t offset = static_cast<std::uint64_t>(begin);
     if (mine.anchored && begin < next) {
         const auto old = static_cast<std::uint32_t>(next - begin);
-        old_bytes(connection, index, s, offset, mine.next);
+        old_bytes(connection, s, offset, mine.next);
         offset = mine.next;
         const std::uint32_t cut = std::min(old, fresh.captured);
         fresh.payload += cut;
@@ -197,19 +197,18 @@ void Tracker::payload(Connection& connection, std::uint32_t index, const Segment
     const auto added = mine.held->add(offset, fresh, packets_);
     held_bytes_ += mine.held->bytes() - before;
     if (added.overlap > 0)
-        old_bytes(connection, index, s, offset, offset + fresh.length());
+        old_bytes(connection, s, offset, offset + fresh.length());
     if (added.bytes > 0) {
         if (added.overlap > 0) recorder_.counters.add("tcp.overlap", added.overlap, Unit::bytes);
-        recent_.remember(index, s);
+        recent_.remember(s);
         if (offset > mine.next && mine.anchored) recorder_.counters.add("tcp.out_of_order", 1, Unit::packets);
     }
 }
 
 // Bytes that are already there: a copy made by the mirror, a keep-alive probe, or a retransmission.
-void Tracker::old_bytes(Connection& connection, std::uint32_t index, const Segment& s, std::uint64_t begin,
-                        std::uint64_t end) {
+void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t begin, std::uint64_t end) {
     Stream& mine = connection.stream[s.side];
-    if (recent_.is_copy(index, s)) {
+    if (recent_.is_copy(s)) {
         ++connection.duplicates;
         return recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
     }
@@ -217,7 +216,7 @@ void Tracker::old_bytes(Connection& connection, std::uint32_t index, const Segme
         return recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
     ++mine.retransmits;
     recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
-    recent_.remember(index, s);
+    recent_.remember(s);
     if (mine.held) mine.held->retransmitted(begin, end, s.time_ns);
     if (connection.conversation)
         connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next), s.time_ns);

@@ -54,7 +54,10 @@ class Tracker {
 public:
     Tracker(Recorder& recorder, const Limits& limits, std::unordered_map<std::uint16_t, Protocol> port_map);
 
-    void prefetch(const Segment& segment) const noexcept { table_.prefetch(segment.hash); }
+    void prefetch(const Segment& segment) const noexcept {
+        table_.prefetch(segment.hash);
+        if (segment.captured > 0) recent_.prefetch(segment);
+    }
     void segment(const Segment& segment);
     // A packet that is no TCP segment passed: it counts where packets are counted.
     void other_packet() noexcept { ++packets_; }
@@ -90,9 +93,8 @@ private:
 
     // tracker.cpp: ordered delivery
     void slow_path(std::uint32_t index, const Segment& segment);
-    void payload(Connection& connection, std::uint32_t index, const Segment& segment);
-    void old_bytes(Connection& connection, std::uint32_t index, const Segment& segment, std::uint64_t begin,
-                   std::uint64_t end);
+    void payload(Connection& connection, const Segment& segment);
+    void old_bytes(Connection& connection, const Segment& segment, std::uint64_t begin, std::uint64_t end);
     void note_ack(Stream& acknowledged, std::uint32_t ack);
     void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing, std::int64_t time_ns,
                  std::uint32_t ack, bool has_ack);
