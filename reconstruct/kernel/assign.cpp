@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kGainWorthTaking = 1e-3f;   // nats; below it an exchange is rounding
 constexpr double kExchangeWorthTaking = 1.0;  // nats over all chains; the auction is exact only to its bids
-constexpr double kLive = 1e-4;              // probability of another parent from which on a pair is drawn again
+constexpr double kLive = 1e-3;              // probability of another parent from which on a pair is drawn again
 constexpr double kNeverSure = 1e-6;         // probability that something else is true, at least
 constexpr std::uint64_t kSeed = 0x7A705C09E;
 

@@ -20,7 +20,7 @@ struct Options {
     int content_rounds = 6;
     int learn_rounds = 5;       // model re-estimations from the best assignment
     int forward_rounds = 3;     // the first of them begin with a new forward pass
-    int soften_rounds = 12;     // model re-estimations from draws
+    int soften_rounds = 8;      // model re-estimations from draws
     int draws = 24;             // counted draws
     int max_sweeps = 12;        // of pairwise splits
 };

@@ -19,6 +19,8 @@ constexpr double kUniformShare = 0.02;    // of every density is spread evenly o
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say; without this the matcher is too sure of itself.
 constexpr float kGapTemper = 0.7f;
+constexpr int kLoads = 12;                // octaves of load that are told apart; 0 stands for any load
+constexpr std::size_t kDenseCells = 1 << 22;  // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};   // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kPriorWeight = 2.0;
 
@@ -115,7 +117,7 @@ void KeyMap::grow() {
 
 Model::Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
              const std::vector<float>& idle)
-    : problem_(problem), candidates_(candidates), idle_(idle), affinity_(affinity) {
+    : problem_(problem), candidates_(candidates), affinity_(affinity) {
     const auto n = static_cast<std::size_t>(n_states());
     from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
     from2_.assign(n, 0.0);
@@ -126,7 +128,9 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
     }
     orphan_.assign(static_cast<std::size_t>(problem.children.n_classes), -40.0f);
     survival_.assign(n, Histogram{});
+    forget_cells();
     measure_load();
+    for (const float connections : idle) log_idle_.push_back(std::log(connections));
     std::vector<std::int32_t> latest;
     for (std::size_t c = 0; c < problem.children.size(); ++c) {
         const auto conn = static_cast<std::size_t>(problem.children.conn[c]);
@@ -145,7 +149,9 @@ void Model::measure_load() {
     auto octave = [&](Time at) {
         const auto in = std::upper_bound(arrive.begin(), arrive.end(), at) - arrive.begin();
         const auto out = std::upper_bound(depart.begin(), depart.end(), at) - depart.begin();
-        return static_cast<std::uint8_t>(std::bit_width(static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(in - out, 1))));
+        return static_cast<std::uint8_t>(
+            std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(in - out, 1)))),
+                     kLoads - 1));
     };
     for (const Time at : parents.arrive) load_at_arrival_.push_back(octave(at));
     for (const Time at : children.end) load_at_end_.push_back(octave(at));
@@ -282,9 +288,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
         }
     }
     learned_ = true;
-    cells_key_.clear(2048);
-    cells_.clear();
-    gap_tables_.clear();
+    forget_cells();
 }
 
 Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
@@ -349,9 +353,27 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
 }
 
 const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
-    const auto at = cells_key_.insert(key(a, previous_cls, next_cls, load));
-    if (at == static_cast<std::int32_t>(cells_.size())) cells_.push_back(make_cell(a, previous_cls, next_cls, load));
+    if (dense_.empty()) {
+        const auto at = cells_key_.insert(key(a, previous_cls, next_cls, load));
+        if (at == static_cast<std::int32_t>(cells_.size())) cells_.push_back(make_cell(a, previous_cls, next_cls, load));
+        return cells_[at];
+    }
+    const auto n = static_cast<std::size_t>(n_states());
+    auto& at = dense_[((static_cast<std::size_t>(a) * n + previous_cls) * n + next_cls) * kLoads + load];
+    if (at == kNone) {
+        at = static_cast<std::int32_t>(cells_.size());
+        cells_.push_back(make_cell(a, previous_cls, next_cls, load));
+    }
     return cells_[at];
+}
+
+void Model::forget_cells() {
+    const auto n = static_cast<std::size_t>(n_states());
+    const auto size = static_cast<std::size_t>(problem_.parents.n_classes) * n * n * kLoads;
+    dense_.assign(size <= kDenseCells ? size : 0, kNone);
+    cells_key_.clear(2048);
+    cells_.clear();
+    gap_tables_.clear();
 }
 
 float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
@@ -362,9 +384,9 @@ float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) cons
     const Histogram& density = c.gaps == kNone ? first_guess_ : gap_tables_[c.gaps];
     float score = c.log_p + (parallel ? c.log_parallel : c.log_serial) + kGapTemper * density[gap_bin(gap)];
     if (next == kEnd) return score;
-    if (previous == kStart || parallel) return score - std::log(idle_[next]);
+    if (previous == kStart || parallel) return score - log_idle_[next];
     if (before_on_conn_[next] == previous) return score + c.log_stay;
-    return score + c.log_leave - std::log(idle_[next]);
+    return score + c.log_leave - log_idle_[next];
 }
 
 float Model::log_survival(std::int32_t p, std::int32_t previous, Time now) const {

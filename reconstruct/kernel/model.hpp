@@ -78,6 +78,7 @@ class Model {
     const Cell& cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
+    void forget_cells();
     void measure_load();
     int load_before(std::int32_t p, std::int32_t previous) const noexcept {
         return previous == kStart ? load_at_arrival_[p] : load_at_end_[previous];
@@ -94,7 +95,7 @@ class Model {
 
     const Problem& problem_;
     const Candidates& candidates_;
-    const std::vector<float>& idle_;
+    std::vector<float> log_idle_;
     std::vector<std::int32_t> before_on_conn_;  // previous child on the same connection, or kNone
     Affinity affinity_;
     bool learned_ = false;
@@ -115,7 +116,9 @@ class Model {
     Histogram gap_all_{};
     std::vector<float> orphan_;                 // by child class
 
-    mutable KeyMap cells_key_;                  // memo of make_cell
+    // Memo of make_cell: a dense table of positions in cells_ where the node has few classes, else a map.
+    mutable std::vector<std::int32_t> dense_;
+    mutable KeyMap cells_key_;
     mutable std::vector<Cell> cells_;
     mutable std::vector<Histogram> gap_tables_; // log density per ns
     Histogram first_guess_{};
