@@ -14,16 +14,16 @@ _WEIGHT = 10
 
 
 def _mounts() -> dict[str, Path]:
-    """Controller name -> mount point ("unified" for cgroup v2)."""
+    """Controller name -> mount point ("unified" for cgroup v2); the first one counts."""
     found: dict[str, Path] = {}
     for line in Path("/proc/mounts").read_text().splitlines():
         _, target, kind, options, *_ = line.split()
         if kind == "cgroup2":
-            found["unified"] = Path(target)
+            found.setdefault("unified", Path(target))
         elif kind == "cgroup":
             for name in ("cpu", "cpuacct"):
                 if name in options.split(","):
-                    found[name] = Path(target)
+                    found.setdefault(name, Path(target))
     return found
 
 

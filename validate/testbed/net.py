@@ -54,6 +54,10 @@ class Network:
         """argv run inside a host's namespace."""
         return [self.paths.program("ip"), "netns", "exec", self.namespace(host), *argv]
 
+    def on_network_of(self, host: str, *argv: str) -> list[str]:
+        """argv run in a host's network, but with this system's /sys: the one of ip-netns has no cgroups."""
+        return ["nsenter", f"--net=/run/netns/{self.namespace(host)}", *argv]
+
     def __enter__(self) -> Network:
         try:
             self._build()

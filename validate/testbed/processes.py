@@ -60,14 +60,23 @@ class Launcher:
     logs: Path
     started: list[Process] = field(default_factory=list)
 
-    def start(self, host: str, name: str, argv: Sequence[str], env: dict[str, str] | None = None) -> Process:
+    def start(
+        self,
+        host: str,
+        name: str,
+        argv: Sequence[str],
+        env: dict[str, str] | None = None,
+        *,
+        sees_cgroups: bool = False,
+    ) -> Process:
         """Starts argv on a host. Its output goes to logs/NAME.out."""
+        place = self.network.on_network_of if sees_cgroups else self.network.inside
         log = self.logs / f"{name}.out"
         join = "".join(f"echo $$ > '{member}' && " for member in self.groups.members(host))
         script = f'{join}exec "$@"'
         with log.open("wb") as out:
             handle = subprocess.Popen(
-                ["sh", "-c", script, "sh", *self.network.inside(host, *argv)],
+                ["sh", "-c", script, "sh", *place(host, *argv)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

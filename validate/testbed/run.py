@@ -204,15 +204,21 @@ class _Session:
             ],
         }
         if groups.flavour != "none":
-            started.append(self._python("tap", "sampler", "hosts", config))
+            started.append(self._python("tap", "sampler", "hosts", config, sees_cgroups=True))
         return started
 
-    def _python(self, host: str, name: str, module: str, config: dict[str, Any]) -> Process:
+    def _python(
+        self, host: str, name: str, module: str, config: dict[str, Any], *, sees_cgroups: bool = False
+    ) -> Process:
         file = self.scratch / f"{name}.json"
         file.write_text(json.dumps(config))
         env = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         return self.launcher.start(
-            host, name, [sys.executable, "-m", f"{__package__}.{module}", str(file)], env
+            host,
+            name,
+            [sys.executable, "-m", f"{__package__}.{module}", str(file)],
+            env,
+            sees_cgroups=sees_cgroups,
         )
 
     def _let_users_work(self, database: Database) -> None:
