@@ -118,6 +118,17 @@ public:
         return out;
     }
 
+    // Every byte of both streams is in a message or counted outside of messages.
+    bool accounted() const {
+        for (unsigned d = 0; d < 2; ++d) {
+            std::uint64_t bytes = conversation_->exchange().at(static_cast<Direction>(d)).outside;
+            const auto& m = recorder_.messages;
+            for (std::size_t i = 0; i < m.size; ++i) bytes += m.direction[i] == d ? m.wire_bytes[i] : 0;
+            if (bytes != sent_[d]) return false;
+        }
+        return true;
+    }
+
     std::uint64_t outside(Direction d) { return conversation_->exchange().at(d).outside; }
     const Recorder& recorder() const { return recorder_; }
 
@@ -149,6 +160,7 @@ inline std::string play_all_ways(const std::vector<Delivery>& script, const std:
     for (const std::size_t chunk : {1, 2, 3, 7, 50}) {
         Tap split(protocol);
         expect_equal(split.play(script, chunk).finish().messages(), expected, what + ", chunks of " + std::to_string(chunk));
+        expect(split.accounted(), what + ": bytes do not add up, chunks of " + std::to_string(chunk));
         expect(split.recorder().evidence.size == whole.recorder().evidence.size,
                what + ": evidence differs with chunks of " + std::to_string(chunk));
     }

@@ -101,6 +101,7 @@ void a_body_that_never_comes_does_not_hide_the_next_request() {
     const std::string post = forward(4, "/bb/store", {header('\x08', "3")});
     Tap tap;
     tap.play({up(post), down(headers(403) + end_response), up(get), down(headers(200) + end_response)}).finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request 'POST /bb/store' bytes 65 at 1-1\n"
                  "1 < response status 403 bytes 32 at 2-2 answers 0\n"
@@ -120,6 +121,7 @@ void evidence_is_that_of_the_http_request() {
                     req_attribute("UNIQUE_ID", "aTyQ5n8AAQEAAEXCs8sAAAAB"));
     Tap tap;
     tap.play({up(request), up(body("name=a+b&n=7")), down(headers(200) + end_response)}).finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request 'POST /bb/story/{n} ?page&story' bytes " + std::to_string(request.size() + 18) +
                      " at 1-2\n1 < response status 200 bytes 32 at 3-3 answers 0\n",
@@ -149,6 +151,7 @@ void evidence_does_not_depend_on_the_segments() {
 void a_method_by_name() {
     Tap tap;
     tap.play({up(forward('\xFF', "/x", {}, attribute('\x0D', "PATCH"))), down(headers(200) + end_response)}).finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages().substr(0, 24), "0 > request 'PATCH /x' b", "stored method");
 }
 
@@ -156,6 +159,7 @@ void a_connection_joined_midstream() {
     Tap tap(Protocol::ajp);
     const std::string tail = "ffffgggg" + std::string("\x12\x34", 2);
     tap.play({down("tail of something" + chunk("x") + end_response), up(tail + get), down(headers(200) + end_response)}).finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request 'GET /bb/story/{n}' bytes 62 at 2-2\n"
                  "1 < response status 200 bytes 32 at 3-3 answers 0\n",
@@ -192,6 +196,7 @@ void a_lost_response_is_not_replaced_by_the_next() {
     const std::string answer = headers(200) + end_response;
     Tap tap;
     tap.play({up(get), lost_down(answer.size()), up(get), down(answer)}).finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request 'GET /bb/story/{n}' bytes 62 at 1-1\n"
                  "1 > request 'GET /bb/story/{n}' bytes 62 at 3-3\n"
@@ -204,6 +209,7 @@ void a_lost_request_leaves_an_orphan() {
     tap.play({up(get), down(headers(200) + end_response), lost_up(get.size()), down(headers(200) + end_response), up(get),
               down(headers(200) + end_response)})
         .finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request 'GET /bb/story/{n}' bytes 62 at 1-1\n"
                  "1 < response status 200 bytes 32 at 2-2 answers 0\n"
@@ -217,6 +223,7 @@ void a_loss_inside_a_request_keeps_the_request() {
     const std::string long_get = forward(2, "/bb/" + std::string(3000, 'q'));
     Tap tap;
     tap.play({up(long_get.substr(0, 1000)), lost_up(1000), up(long_get.substr(2000)), down(headers(200) + end_response)}).finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request flags 1 bytes " + std::to_string(long_get.size()) + " missing 1000 at 1-3\n" +
                      "1 < response status 200 bytes 32 at 4-4 answers 0\n",

@@ -159,6 +159,7 @@ void prepared_statements() {
                      "prepared");
         Tap tap;
         tap.play(script).finish();
+        expect(tap.accounted(), "bytes add up");
         expect_equal(tap.tokens(5, {"17", "anna", "2.5", "2026-02-03 04:05:06"}),
                      "0 number 17\n1 text anna\n3 number 2.5\n4 text 2026-02-03 04:05:06\n", "bound parameters");
         expect_equal(tap.tokens(7, {"18", "bob", "2", "0000-00-00 00:00:00"}), "0 number 18\n1 text bob\n3 number 2\n4 text 0000-00-00 00:00:00\n",
@@ -190,6 +191,7 @@ void mariadb_pipelines_and_names_the_last_statement() {
                  "pipelined");
     Tap tap;
     tap.play(script).finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.tokens(4, {"5", "6"}) + tap.tokens(5, {"5", "6"}), "0 number 5\n0 number 6\n", "parameters before the prepare is answered");
     expect_equal(tap.tokens(7, {"1", "2"}) + tap.tokens(8, {"1", "2"}), "0 result 1\n0 result 2\n", "types of cached metadata");
 }
@@ -213,6 +215,7 @@ void cursors_are_calls_of_their_own() {
                  "cursor");
     Tap tap;
     tap.play(script).finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.tokens(8, {"7"}) + tap.tokens(10, {"8"}), "0 result 7\n0 result 8\n", "fetched rows");
 }
 
@@ -248,6 +251,7 @@ void bulk_execution() {
     tap.play(after(connected(kBaseCaps | kDeprecateEof, 0xC),
                    {up(command(0x16, "INSERT INTO t VALUES (?, ?)")), down(prepare_ok(3, 2, 0, true)), up(command(0xFA, le(3, 4) + le(128, 2) + rows)), down(ok_answer)}))
         .finish();
+    expect(tap.accounted(), "bytes add up");
     expect_equal(tap.tokens(5, {"5", "x", "6"}), "0 number 5\n1 text x\n2 number 6\n", "bulk");
     expect(tap.messages().find("5 > request 'EXECUTE INSERT INTO t VALUES (?, ?)'") != std::string::npos, "bulk class:\n" + tap.messages());
 }
@@ -342,6 +346,7 @@ void joined_midstream() {
         const std::string answer = result_set(caps, two_rows);
         Tap tap;
         tap.play({down(answer.substr(40)), up(query("SELECT id, name FROM t")), down(answer), up(command(0x17, le(4, 4) + le(0, 1) + le(1, 4))), down(ok_answer)}).finish();
+        expect(tap.accounted(), "bytes add up");
         expect_equal(tap.messages(),
                      "0 > request 'SELECT id, name FROM t' flags 2 bytes 27 at 2-2\n"
                      "1 < response status 0 flags 2 bytes " + std::to_string(answer.size()) + " at 3-3 answers 0\n" +

@@ -161,10 +161,11 @@ Parsed AjpDissector::parse(Direction direction, Bytes bytes, Recorder& recorder)
             break;
         }
         const std::uint64_t next = here + kHeader + length;
+        // Never more than was asked for: what is reported must not depend on how much happens to be at hand.
         if (direction == Direction::to_server) {
-            web_server_packet(length, payload, here, next, recorder);
+            web_server_packet(length, payload.first(wanted), here, next, recorder);
         } else {
-            container_packet(length, payload, here, next, recorder);
+            container_packet(payload.first(wanted), here, next, recorder);
         }
         pos = next;
     }
@@ -358,8 +359,7 @@ void AjpDissector::begin_answer(std::uint64_t at, Recorder& recorder) {
     answer_ = recorder.begin(Direction::to_client, MessageKind::response, at);
 }
 
-void AjpDissector::container_packet(std::size_t length, Bytes payload, std::uint64_t at, std::uint64_t next,
-                                    Recorder& recorder) {
+void AjpDissector::container_packet(Bytes payload, std::uint64_t at, std::uint64_t next, Recorder& recorder) {
     if (payload.empty()) {
         recorder.count("ajp.empty_packet");
         recorder.remainder(Direction::to_client, "ajp.empty_packet");
@@ -399,7 +399,6 @@ void AjpDissector::container_packet(std::size_t length, Bytes payload, std::uint
             break;
         default: break;
     }
-    (void)length;
     recorder.count("ajp.unknown_packet");
     if (answer_ == kNoMessage) recorder.remainder(Direction::to_client, "ajp.unknown_packet");
 }

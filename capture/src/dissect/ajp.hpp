@@ -37,7 +37,7 @@ private:
 
     std::size_t wanted_of_server(std::size_t length, Bytes payload) const noexcept;
     void web_server_packet(std::size_t length, Bytes payload, std::uint64_t at, std::uint64_t next, Recorder& recorder);
-    void container_packet(std::size_t length, Bytes payload, std::uint64_t at, std::uint64_t next, Recorder& recorder);
+    void container_packet(Bytes payload, std::uint64_t at, std::uint64_t next, Recorder& recorder);
     bool is_body(std::size_t length, Bytes payload) const noexcept;
     void begin_request(std::uint64_t at, Recorder& recorder);
     void begin_answer(std::uint64_t at, Recorder& recorder);

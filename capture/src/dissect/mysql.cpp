@@ -149,12 +149,14 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
         const std::size_t have = std::min<std::size_t>(size - here - kHeader, length);
         const Bytes payload = bytes.subspan(here + kHeader, have);
         const std::uint8_t seq = bytes[here + 3];
-        if (have < wanted(direction, length, seq, payload)) {
+        const std::size_t need = wanted(direction, length, seq, payload);
+        if (have < need) {
             begin_early(direction, seq, payload, map(here), recorder);
             s.partial = kHeader + length;
             break;
         }
-        pos = packet(direction, bytes, here, map, recorder);
+        // Never more than was asked for: what is reported must not depend on how much happens to be at hand.
+        pos = packet(direction, bytes, here, need, map, recorder);
         if (pos > size) {
             if (plain) return pos;
             s.skip = pos - size;
@@ -187,24 +189,21 @@ void MysqlDissector::begin_early(Direction direction, std::uint8_t seq, Bytes pa
     }
 }
 
-std::uint64_t MysqlDissector::packet(Direction direction, Bytes bytes, std::size_t pos, const OffsetMap& map,
-                                     Recorder& recorder) {
+std::uint64_t MysqlDissector::packet(Direction direction, Bytes bytes, std::size_t pos, std::size_t need,
+                                     const OffsetMap& map, Recorder& recorder) {
     Side& s = side(direction);
     const std::uint32_t length = load_le24(&bytes[pos]);
     const std::uint8_t seq = bytes[pos + 3];
     const std::uint64_t next = pos + kHeader + length;
+    const Bytes payload = bytes.subspan(pos + kHeader, need);
     const bool continues = s.continues;
     s.continues = length == kMaxPayload;
     if (direction == Direction::to_server) {
-        if (!continues) {
-            const auto payload = bytes.subspan(pos + kHeader, std::min<std::size_t>(bytes.size() - pos - kHeader, length));
-            client_packet(length, seq, payload, map(pos), recorder);
-        }
+        if (!continues) client_packet(length, seq, payload, map(pos), recorder);
         if (request_ != kNoMessage) end_message(direction, request_, next, bytes, map, recorder);
         return next;
     }
     if (continues) return next;
-    const auto payload = bytes.subspan(pos + kHeader, std::min<std::size_t>(bytes.size() - pos - kHeader, length));
     if (answer_row_ == kNoMessage) begin_answer(payload, seq, map(pos), recorder);
     const bool eof_follows = next + kHeader + 1 <= bytes.size() && bytes[next] == 5 && bytes[next + 1] == 0 &&
                              bytes[next + 2] == 0 && bytes[next + kHeader] == 0xFE;

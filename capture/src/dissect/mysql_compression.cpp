@@ -76,13 +76,14 @@ std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, st
     std::vector<std::uint8_t>& piece = compression_->piece;
     const std::size_t size = bytes.size();
     auto pos = static_cast<std::size_t>(base);
+    outer.partial = outer.payload_left;
     if (outer.skip > 0) {
-        if (outer.skip >= size - pos) {
-            outer.skip -= size - pos;
-            return size;
-        }
-        pos += outer.skip;
-        outer.skip = 0;
+        const std::size_t skipped = std::min<std::size_t>(outer.skip, size - pos);
+        pos += skipped;
+        outer.skip -= skipped;
+        if (outer.skip > 0) return size;
+        // The rest of a packet with a hole: as far as can be told, the answer ends here.
+        if (direction == Direction::to_client && answer_row_ != kNoMessage) recorder.end(answer_row_, pos);
     }
     if (outer.lost) {
         if (size - pos < kCompressedHeader + 2) return pos;
@@ -99,7 +100,15 @@ std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, st
             payload_left = load_le24(&bytes[pos]);
         }
         const std::size_t step = std::min<std::size_t>(payload_left, kStep);
-        if (size - pos - header < step) break;
+        if (size - pos - header < step) {
+            outer.partial = header + payload_left;
+            // Reported now, so that a loss inside the packet does not lose the message.
+            const bool starts = header > 0 && outer.inner.empty() && !side(direction).lost && side(direction).skip == 0;
+            if (starts && direction == Direction::to_client && answer_row_ == kNoMessage && recorder.has_request()) {
+                begin_answer({}, 1, pos, recorder);
+            }
+            break;
+        }
         Bytes in = bytes.subspan(pos + header, step);
         if (header > 0) {
             const std::uint32_t uncompressed = load_le24(&bytes[pos + 4]);
@@ -141,6 +150,7 @@ std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, st
             lose(direction);
         }
         pos += header + step;
+        outer.partial = outer.payload_left;
     }
     return pos;
 }
@@ -178,12 +188,13 @@ void MysqlDissector::outer_gap(Direction direction, std::uint64_t missing) {
         }
         return;
     }
-    if (outer.payload_left > 0 && left + missing <= outer.payload_left) {
-        outer.skip = outer.payload_left - left - missing;
-        outer.payload_left = 0;
+    const std::uint64_t partial = outer.partial;
+    outer.payload_left = 0;
+    outer.partial = 0;
+    if (left + missing <= partial) {
+        outer.skip = partial - left - missing;
         return;
     }
-    outer.payload_left = 0;
     outer.lost = true;
 }
 

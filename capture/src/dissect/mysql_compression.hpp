@@ -41,6 +41,7 @@ struct MysqlDissector::Compression {
     struct Side {
         mysql::Decompressor decompressor;
         std::uint32_t payload_left = 0;    // bytes of the current outer packet not read yet
+        std::uint64_t partial = 0;         // the same behind the last parse call, with a header that was given back
         std::uint32_t inner_left = 0;      // bytes that they may decompress to
         bool stored = false;
         bool broken = false;               // the rest of this outer packet is skipped
