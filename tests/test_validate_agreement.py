@@ -128,15 +128,27 @@ def test_calls_that_wait_in_the_server_agree_with_their_caller_s_log():
     assert found.stay_ns["caller_mean"] - found.stay_ns["tap_mean"] == pytest.approx(0.4 * MS, rel=0.3)
 
 
-def test_a_tap_between_both_logs_agrees_and_one_outside_or_with_calls_missing_does_not():
+def _nested(mean_ms: float, way_ms: float):
+    """Stays at the server, on the wire and for the caller, each `way_ms` on either side around the last."""
     random = np.random.default_rng(12)
-    server = _steady(12, 6.0, mean_ms=3.0)
-    early, late = random.exponential(8, (2, len(server)))
-    wire = [(b - e, d + f) for (b, d), e, f in zip(server, early, late, strict=True)]
-    before, after = random.exponential(20, (2, len(server)))
-    caller = [(b - e, d + f) for (b, d), e, f in zip(wire, before, after, strict=True)]
+    server = _steady(12, 6.0, mean_ms=mean_ms)
+    sides = random.exponential(way_ms, (4, len(server)))
+    wire = [(b - e, d + f) for (b, d), e, f in zip(server, sides[0], sides[1], strict=True)]
+    caller = [(b - e, d + f) for (b, d), e, f in zip(wire, sides[2], sides[3], strict=True)]
+    return wire, server, caller
+
+
+def test_logs_that_are_far_apart_cannot_confirm_the_tap_between_them():
+    found = _agree(_compared(*_nested(mean_ms=3.0, way_ms=8.0)), seconds=6.0)
+    assert found.between.inside > 0.98
+    assert (found.agrees_with, found.failures) == ("", [])
+    assert "apart" in found.undecided[0]
+
+
+def test_a_tap_between_both_logs_agrees_and_one_outside_or_with_calls_missing_does_not():
+    wire, server, caller = _nested(mean_ms=60.0, way_ms=2.5)
     found = _agree(_compared(wire, server, caller), seconds=6.0)
-    assert (found.agrees_with, found.failures) == ("between", [])
+    assert (found.agrees_with, found.failures, found.undecided) == ("between", [], [])
     assert found.between.inside > 0.98
     assert found.between.server_mean < found.between.tap_mean < found.between.caller_mean
     missing = _agree(

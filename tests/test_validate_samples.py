@@ -28,13 +28,16 @@ def test_no_call_of_the_light_run_is_missing_on_either_side(light):
         assert (each.tap_only, each.log_only) == (0, 0)
 
 
-def test_every_tier_of_the_light_run_agrees(light):
+def test_web_and_app_of_the_light_run_agree_and_the_database_lies_between_its_logs(light):
     assert light.failures == []
     web, app, db = light.tiers
     assert web.reading("concurrent").pearson_r > 0.99
     assert app.between.inside > 0.98
     assert db.between.inside > 0.98
-    assert all(tier.agrees_with for tier in light.tiers)
+    assert web.agrees_with and app.agrees_with
+    # MariaDB stamps a statement when it has the processor, its caller before it is sent: they are too far apart
+    # for a verdict, and the validator says so.
+    assert (db.agrees_with, light.verdict) == ("", "undecided")
 
 
 def test_each_stay_on_the_wire_is_longer_than_in_the_server_and_shorter_than_for_its_caller(light):

@@ -41,9 +41,11 @@ class Thresholds:
       the mean; a bias below `bias_calls` is never a disagreement, because at a nearly idle tier the
       microseconds between wire and log stamp are a large part of each stay).
     * The same with the log of the tier's caller.
-    * The tap lies between the two logs in at least the share `between` of the windows, and tap and server's
-      log count the same calls to `calls_percent`. A server stamps a call when a thread takes it up, its
-      caller when it hands it over; what waits in between is at the server by the wire, and only there.
+    * The tap lies between the two logs in at least the share `between` of the windows, tap and server's log
+      count the same calls to `calls_percent`, and the logs' means are no further apart than
+      `bracket_percent` of the tap's. A server stamps a call when a thread takes it up, its caller when it
+      hands it over; what waits in between is at the server by the wire, and only there. Logs that are
+      further apart cannot confirm the tap: the tier is undecided.
     """
 
     pearson_r: float = 0.99
@@ -51,6 +53,7 @@ class Thresholds:
     bias_calls: float = 0.05
     between: float = 0.98
     calls_percent: float = 1.0
+    bracket_percent: float = 20.0
     windows: int = 20
 
 
@@ -353,7 +356,14 @@ def _judge(result: TierAgreement, thresholds: Thresholds) -> None:
     if result.between is not None and result.between.windows >= thresholds.windows:
         same_calls = abs(tap - log) * 100 <= thresholds.calls_percent * log
         if result.between.inside >= thresholds.between and same_calls:
-            result.agrees_with = "between"
+            apart = result.between.caller_mean - result.between.server_mean
+            percent = 100 * apart / result.between.tap_mean
+            if percent <= thresholds.bracket_percent:
+                result.agrees_with = "between"
+            else:
+                result.undecided.append(
+                    f"the tap lies between both logs, but these are {percent:.0f} % of its mean apart"
+                )
             result.failures.clear()
             return
         share = 100 * result.between.inside

@@ -171,15 +171,15 @@ def _compare(
 
 
 def _judge(result: Validation, logs: EventCalls) -> None:
-    """The verdict over all tiers. A tier that cannot be judged makes the whole undecided only when none can
-    be."""
-    judged = [tier for tier in result.tiers if not tier.undecided]
-    result.failures += [f"{tier.tier}: {why}" for tier in judged for why in tier.failures]
-    if not judged:
-        result.undecided += [f"{tier.tier}: {why}" for tier in result.tiers for why in tier.undecided]
-        for tier in logs.tiers():
-            if tier not in {each.tier for each in result.tiers}:
-                result.undecided.append(f"{tier}: no node of the run goes with this log")
+    """The verdict over all tiers: failed when one fails, else undecided when one cannot be judged."""
+    for tier in result.tiers:
+        if tier.undecided:
+            result.undecided += [f"{tier.tier}: {why}" for why in tier.undecided]
+        else:
+            result.failures += [f"{tier.tier}: {why}" for why in tier.failures]
+    for name in logs.tiers():
+        if name not in {each.tier for each in result.tiers}:
+            result.undecided.append(f"{name}: no node of the run goes with this log")
 
 
 def _beside(events_dir: Path) -> Path | None:
