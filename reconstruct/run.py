@@ -31,14 +31,13 @@ class Reconstruction:
         """How much was linked, and how sure the matcher says it is (no ground truth is involved)."""
         kind = self.links["kind"]
         linked = kind == LinkKind.LINKED
+        probability = self.links["probability"][linked]
         return {
             "calls": len(kind),
             "roots": int((kind == LinkKind.ROOT).sum()),
             "linked": int(linked.sum()),
             "unknown": int((kind == LinkKind.UNKNOWN).sum()),
-            "expected_edge_accuracy": float(np.mean(self.links["probability"][linked]))
-            if any(linked)
-            else 1.0,
+            "expected_edge_accuracy": float(probability.mean()) if len(probability) else 1.0,
             "traces": len(self.traces["root"]),
             "complete_traces": int(self.traces["complete"].sum()),
         }

@@ -34,9 +34,10 @@ def test_web_and_app_of_the_light_run_agree_and_the_database_lies_between_its_lo
     assert web.reading("concurrent").pearson_r > 0.99
     assert app.between.inside > 0.98
     assert db.between.inside > 0.98
-    assert web.agrees_with and app.agrees_with
-    # MariaDB stamps a statement when it has the processor, its caller before it is sent: they are too far apart
-    # for a verdict, and the validator says so.
+    assert web.agrees_with
+    assert app.agrees_with
+    # MariaDB stamps a statement when it has the processor, its caller before it is sent: they are too far
+    # apart for a verdict, and the validator says so.
     assert (db.agrees_with, light.verdict) == ("", "undecided")
 
 
@@ -65,7 +66,7 @@ def test_twenty_requests_on_loopback_with_two_listeners_of_one_apache(tmp_path):
     web, app, db = found.tiers
     assert web.nodes == ["127.0.0.1:8091", "127.0.0.1:8092"]
     assert [(tier.calls["tap"], tier.calls["log"]) for tier in (web, app, db)] == [(19, 19)] * 3
-    # 13 prepares in the log, three of them before the capture began; the tap also saw the driver's own commands.
+    # 13 prepares in the log, three of them before the capture; the tap saw the driver's own commands, too.
     assert db.calls["log_rows_without_statement"] == 13
     assert db.calls["tap_calls_without_statement"] >= 10
     assert found.verdict == "undecided", "a quarter of a second is too little to judge by"

@@ -22,8 +22,8 @@ def links(
     """Parent of every call, and counters of what the matcher met. One row per call, in the order of calls.
 
     A call made by a node that serves nothing is a root. So is a call during which its node served nobody,
-    unless it lies so near the start of the capture that its parent may have come before. Any other call without
-    a likely parent, or with one below `min_probability`, is UNKNOWN.
+    unless it lies so near the start of the capture that its parent may have come before. Any other call
+    without a likely parent, or with one below `min_probability`, is UNKNOWN.
     """
     n = len(calls["arrive_ns"])
     out: Table = {
