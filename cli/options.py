@@ -14,7 +14,7 @@ RUN = click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Pat
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # older click has no argument here
     """A length of time with its unit; int ns."""
 
     name = "time"
@@ -28,7 +28,7 @@ class Duration(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class PortMap(click.ParamType):
+class PortMap(click.ParamType):  # type: ignore[type-arg]  # older click has no argument here
     """PORT=PROTOCOL, several with commas; dict of port to protocol name."""
 
     name = "port=protocol"
