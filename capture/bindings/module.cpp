@@ -127,7 +127,8 @@ private:
     Clock::time_point last_ = Clock::now();
 };
 
-Settings make_settings(const py::bytes& salt, bool keep_text, const std::unordered_map<std::uint16_t, int>& port_map) {
+Settings make_settings(const py::bytes& salt, bool keep_text,
+                       const std::unordered_map<std::uint16_t, int>& port_map) {
     const std::string key = salt;
     if (key.size() != 16) throw py::value_error("salt must have 16 bytes, not " + std::to_string(key.size()));
     Settings settings;
@@ -170,7 +171,8 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
     {
         const py::gil_scoped_release no_gil;
         for (const std::string& path : paths)
-            opened.push_back(open_file(path, static_cast<std::uint16_t>(opened.size()), engine.recorder().counters));
+            opened.push_back(
+                open_file(path, static_cast<std::uint16_t>(opened.size()), engine.recorder().counters));
     }
     MergedSources sources(std::move(opened));
     {
@@ -194,14 +196,16 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
     return export_all(engine, reports, interrupted);
 }
 
-py::dict capture_live(const std::string& interface, std::optional<double> seconds, std::optional<std::uint64_t> packets,
-                      int snaplen, const std::string& filter, const std::string& write, int ring_bytes,
-                      bool promiscuous, const std::string& user, const py::bytes& salt, bool keep_text,
+py::dict capture_live(const std::string& interface, std::optional<double> seconds,
+                      std::optional<std::uint64_t> packets, int snaplen, const std::string& filter,
+                      const std::string& write, int ring_bytes, bool promiscuous, const std::string& user,
+                      const py::bytes& salt, bool keep_text,
                       const std::unordered_map<std::uint16_t, int>& port_map, const Progress& progress) {
     Settings settings = make_settings(salt, keep_text, port_map);
     settings.limits.reorder_ns = 1'000'000'000;  // a live tap must not keep messages back for long
     Engine engine(settings);
-    LiveSource source({interface, filter, write, user, snaplen, ring_bytes, promiscuous}, engine.recorder().counters);
+    LiveSource source({interface, filter, write, user, snaplen, ring_bytes, promiscuous},
+                      engine.recorder().counters);
     bool interrupted = false;
     {
         const py::gil_scoped_release no_gil;
@@ -288,15 +292,17 @@ PYBIND11_MODULE(_native, m) {
             if (raised) std::rethrow_exception(raised);
         } catch (const SourceError& error) {
             const py::object offset = error.offset < 0 ? py::object(py::none()) : py::cast(error.offset);
-            PyErr_SetObject(source_error.ptr(),
-                            py::make_tuple(text(error.what()), text(error.path), offset, text(error.remedy)).ptr());
+            PyErr_SetObject(
+                source_error.ptr(),
+                py::make_tuple(text(error.what()), text(error.path), offset, text(error.remedy)).ptr());
         }
     });
-    m.def("read_files", &read_files, py::arg("paths"), py::arg("salt"), py::arg("keep_text"), py::arg("port_map"),
-          py::arg("progress"), py::arg("limits"));
+    m.def("read_files", &read_files, py::arg("paths"), py::arg("salt"), py::arg("keep_text"),
+          py::arg("port_map"), py::arg("progress"), py::arg("limits"));
     m.def("capture_live", &capture_live, py::arg("interface"), py::arg("seconds"), py::arg("packets"),
-          py::arg("snaplen"), py::arg("filter"), py::arg("write"), py::arg("ring_bytes"), py::arg("promiscuous"),
-          py::arg("user"), py::arg("salt"), py::arg("keep_text"), py::arg("port_map"), py::arg("progress"));
+          py::arg("snaplen"), py::arg("filter"), py::arg("write"), py::arg("ring_bytes"),
+          py::arg("promiscuous"), py::arg("user"), py::arg("salt"), py::arg("keep_text"), py::arg("port_map"),
+          py::arg("progress"));
     m.def("codes", &codes);
     m.def("slot_of_name", [](const std::string& name) { return slot_of_name(name); });
     m.def("looks_like_id", [](const std::string& value) { return looks_like_id(value); });

@@ -21,8 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         std::vector<Packet> batch;
         while (merged.fill(batch), !batch.empty()) engine.packets(batch);
         check_link_types(merged.sources()[0]->report());
-    } catch (const SourceError&) {
-    }
+    } catch (const SourceError&) {}
     engine.finish();
     return 0;
 }

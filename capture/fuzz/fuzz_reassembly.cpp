@@ -24,11 +24,14 @@ void check(const Recorder& recorder) {
         for (std::size_t i = 0; i < messages.size; ++i) {
             if (messages.missing_bytes[i] > messages.wire_bytes[i]) std::abort();
             if (messages.direction[i] == d)
-                inside[static_cast<std::size_t>(messages.conn[i])] += messages.wire_bytes[i] - messages.missing_bytes[i];
+                inside[static_cast<std::size_t>(messages.conn[i])] +=
+                    messages.wire_bytes[i] - messages.missing_bytes[i];
         }
         for (std::size_t i = 0; i < connections.size; ++i) {
-            const std::uint64_t seen = d == 0 ? connections.bytes_to_server[i] : connections.bytes_to_client[i];
-            const std::uint64_t rest = d == 0 ? connections.unparsed_to_server[i] : connections.unparsed_to_client[i];
+            const std::uint64_t seen =
+                d == 0 ? connections.bytes_to_server[i] : connections.bytes_to_client[i];
+            const std::uint64_t rest =
+                d == 0 ? connections.unparsed_to_server[i] : connections.unparsed_to_client[i];
             if (seen != inside[i] + rest) std::abort();
         }
     }
@@ -47,7 +50,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     while (size >= kHeader) {
         Segment segment{};
         const unsigned connection = data[1] >> 1 & 3u;
-        segment.key = {ipv4_address(1), ipv4_address(2), static_cast<std::uint16_t>(1000 + connection), 80, 0};
+        segment.key = {ipv4_address(1), ipv4_address(2), static_cast<std::uint16_t>(1000 + connection), 80,
+                       0};
         segment.hash = mix64(connection, 77);
         segment.side = data[1] & 1u;
         segment.flags = data[0];

@@ -6,8 +6,17 @@
 namespace tapscope {
 
 enum class Protocol : std::uint8_t {
-    unknown = 0, http = 1, ajp = 2, mysql = 3, cjdbc = 4, postgres = 5,
-    fastcgi = 6, http2 = 7, tls = 8, redis = 9, memcached = 10,
+    unknown = 0,
+    http = 1,
+    ajp = 2,
+    mysql = 3,
+    cjdbc = 4,
+    postgres = 5,
+    fastcgi = 6,
+    http2 = 7,
+    tls = 8,
+    redis = 9,
+    memcached = 10,
 };
 
 enum class Direction : std::uint8_t { to_server = 0, to_client = 1 };
@@ -26,7 +35,14 @@ inline constexpr std::uint32_t truncated = 1, inferred = 2, retransmitted = 4, o
 
 enum class CloseHow : std::uint8_t { open = 0, fin = 1, rst = 2, reused = 3, evicted = 4 };
 
-enum class TokenKind : std::uint8_t { uri = 1, number = 2, text = 3, endpoint = 4, result = 5, statement = 6 };
+enum class TokenKind : std::uint8_t {
+    uri = 1,
+    number = 2,
+    text = 3,
+    endpoint = 4,
+    result = 5,
+    statement = 6
+};
 
 // Bit in evidence.kind: the value looks like a propagated id (UUID, long hex, base64).
 inline constexpr std::uint8_t id_like = 0x80;

@@ -27,7 +27,8 @@ public:
     };
 
     void add(const char* name, std::uint64_t n = 1, Unit unit = Unit::events) {
-        std::size_t i = (reinterpret_cast<std::uintptr_t>(name) * 0x9E3779B97F4A7C15u >> 40) & (slots_.size() - 1);
+        std::size_t i =
+            (reinterpret_cast<std::uintptr_t>(name) * 0x9E3779B97F4A7C15u >> 40) & (slots_.size() - 1);
         while (slots_[i].name != name) {
             if (slots_[i].name == nullptr) {
                 if (++used_ * 2 > slots_.size()) {

@@ -21,7 +21,9 @@ bool looks_like_id(std::string_view value) noexcept;
 
 inline bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
 inline bool is_alpha(char c) noexcept { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }
-inline bool is_hex(char c) noexcept { return is_digit(c) || static_cast<unsigned char>((c | 0x20) - 'a') < 6; }
+inline bool is_hex(char c) noexcept {
+    return is_digit(c) || static_cast<unsigned char>((c | 0x20) - 'a') < 6;
+}
 inline bool all_digits(std::string_view text) noexcept {
     for (char c : text)
         if (!is_digit(c)) return false;

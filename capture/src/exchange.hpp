@@ -48,18 +48,18 @@ struct MessageSide {
     std::uint64_t outside = 0;          // bytes in no message, missing ones included
     std::uint64_t missing_outside = 0;  // the missing ones among them
     std::uint64_t missing_ahead = 0;    // missing bytes behind `covered` that are in no message so far
-    std::uint64_t delivered = 0;        // stream offset: everything before it was given to the dissector or skipped
-    std::int64_t last_ns = -1;          // packet of the last byte before `delivered`
-    MessageRef current = kNoMessage;    // the last message begun
+    std::uint64_t delivered = 0;  // stream offset: everything before it was given to the dissector or skipped
+    std::int64_t last_ns = -1;    // packet of the last byte before `delivered`
+    MessageRef current = kNoMessage;  // the last message begun
     std::uint64_t current_begin = 0;
-    std::uint64_t current_end = 0;      // valid when ended; may lie beyond `delivered` (then the end time is due)
+    std::uint64_t current_end = 0;  // valid when ended; may lie beyond `delivered` (then the end time is due)
     bool ended = true;
     bool due = false;
-    bool after_gap = false;             // the next message is the first one after lost bytes
-    std::uint32_t base_seq = 0;         // raw sequence number of stream offset 0
-    MessageRef before = kNoMessage;     // the message before `current`, for late retransmissions
+    bool after_gap = false;          // the next message is the first one after lost bytes
+    std::uint32_t base_seq = 0;      // raw sequence number of stream offset 0
+    MessageRef before = kNoMessage;  // the message before `current`, for late retransmissions
     std::uint64_t before_begin = 0;
-    const char* remainder = nullptr;    // name under which bytes outside messages are counted
+    const char* remainder = nullptr;  // name under which bytes outside messages are counted
 };
 
 struct Exchange {
@@ -67,11 +67,11 @@ struct Exchange {
     RequestQueue requests;
     std::int32_t conn = -1;
     Protocol protocol = Protocol::unknown;
-    bool pipelined = false;            // the client was seen to send a request before the answer to the last
-    std::uint64_t lost_begin = 0;      // last loss in the stream to the client that hid message borders
+    bool pipelined = false;        // the client was seen to send a request before the answer to the last
+    std::uint64_t lost_begin = 0;  // last loss in the stream to the client that hid message borders
     std::uint64_t lost_end = 0;
     std::uint64_t request_lost_begin = 0;  // last such loss in the stream to the server; 0 none
-    std::uint64_t endpoint_hash = 0;   // of "addr:port" of the client
+    std::uint64_t endpoint_hash = 0;       // of "addr:port" of the client
     bool endpoint_known = false;
 
     MessageSide& at(Direction d) noexcept { return side[static_cast<unsigned>(d)]; }

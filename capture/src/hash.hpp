@@ -19,10 +19,20 @@ struct HashKey {
 namespace detail {
 inline std::uint64_t rotl(std::uint64_t x, int b) noexcept { return (x << b) | (x >> (64 - b)); }
 inline void sip_round(std::uint64_t& a, std::uint64_t& b, std::uint64_t& c, std::uint64_t& d) noexcept {
-    a += b; b = rotl(b, 13); b ^= a; a = rotl(a, 32);
-    c += d; d = rotl(d, 16); d ^= c;
-    a += d; d = rotl(d, 21); d ^= a;
-    c += b; b = rotl(b, 17); b ^= c; c = rotl(c, 32);
+    a += b;
+    b = rotl(b, 13);
+    b ^= a;
+    a = rotl(a, 32);
+    c += d;
+    d = rotl(d, 16);
+    d ^= c;
+    a += d;
+    d = rotl(d, 21);
+    d ^= a;
+    c += b;
+    b = rotl(b, 17);
+    b ^= c;
+    c = rotl(c, 32);
 }
 
 // The last 0..7 bytes as a little endian word; reads nothing beyond them.

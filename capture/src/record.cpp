@@ -68,8 +68,8 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     RequestQueue& open = exchange_->requests;
     if (open.empty()) {
         exchange_->pipelined = false;
-    } else if (!exchange_->pipelined && std::max(exchange_->lost_begin, open.front().peer_ack) <
-                                            std::min(exchange_->lost_end, ack)) {
+    } else if (!exchange_->pipelined &&
+               std::max(exchange_->lost_begin, open.front().peer_ack) < std::min(exchange_->lost_end, ack)) {
         // The client went on after bytes that the tap never saw: the answers were among them.
         counters.add("pairing.answer_lost", open.size(), Unit::messages);
         while (!open.empty()) open.pop();
@@ -248,11 +248,13 @@ void Recorder::append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t 
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value) {
-    token(ref, slot, kind, value, value.size() >= 16 && kind != TokenKind::statement && looks_like_id(as_text(value)));
+    token(ref, slot, kind, value,
+          value.size() >= 16 && kind != TokenKind::statement && looks_like_id(as_text(value)));
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value, bool is_id) {
-    append_evidence(ref, slot, static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)),
+    append_evidence(ref, slot,
+                    static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)),
                     siphash13(key_, value));
     if (keep_text_ && (kind == TokenKind::uri || kind == TokenKind::statement)) [[unlikely]]
         keep_example(ref, as_text(value));

@@ -20,23 +20,23 @@ namespace tapscope {
 
 // A segment whose bytes wait for more behind them: bytes before `end` (and behind the mark before it) came with it.
 struct Mark {
-    std::uint64_t end;       // stream offset
+    std::uint64_t end;  // stream offset
     std::int64_t time_ns;
-    std::uint64_t ack;       // stream offset of the other side that it acknowledges
+    std::uint64_t ack;  // stream offset of the other side that it acknowledges
 };
 
 // The bytes that the running parse call sees, and the packets they came in.
 struct Window {
     Direction direction = Direction::to_server;
-    std::uint64_t base = 0;              // stream offset of the first byte given
-    std::uint64_t first = 0;             // stream offset of the oldest byte that `marks` and `time_ns` speak of
-    std::uint64_t end = 0;               // one past the last byte given
-    std::span<const Mark> marks;         // older segments, in stream order; empty on the fast path
-    std::int64_t time_ns = -1;           // the newest segment
+    std::uint64_t base = 0;       // stream offset of the first byte given
+    std::uint64_t first = 0;      // stream offset of the oldest byte that `marks` and `time_ns` speak of
+    std::uint64_t end = 0;        // one past the last byte given
+    std::span<const Mark> marks;  // older segments, in stream order; empty on the fast path
+    std::int64_t time_ns = -1;    // the newest segment
     std::uint64_t ack = 0;
-    std::int64_t before_ns = -1;         // packet of the byte before `first`
-    bool borders_kept = false;           // set by on_gap
-    bool aborted = false;                // on_end: no FIN
+    std::int64_t before_ns = -1;  // packet of the byte before `first`
+    bool borders_kept = false;    // set by on_gap
+    bool aborted = false;         // on_end: no FIN
 };
 
 class Recorder {
@@ -69,7 +69,9 @@ public:
     void endpoint_token(MessageRef ref);
     void count(const char* name, std::uint64_t n = 1) { counters.add(name, n); }
     // From here on, bytes of `direction` outside messages are counted under `name`, a string literal.
-    void remainder(Direction direction, const char* name) noexcept { exchange_->at(direction).remainder = name; }
+    void remainder(Direction direction, const char* name) noexcept {
+        exchange_->at(direction).remainder = name;
+    }
     // on_gap only: the loss lies inside a message whose end is still known, so that no message border is lost.
     void borders_kept() noexcept { window_.borders_kept = true; }
     // on_end only: the stream ended by RST, eviction or the end of the capture, not by FIN.
@@ -99,7 +101,8 @@ public:
     // [begin, end) of `direction` was never seen. Call after the dissector's on_gap.
     void gap(Direction direction, std::uint64_t begin, std::uint64_t end, bool borders_lost);
     // Bytes of [begin, end) came again, in a packet of `time_ns`.
-    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) noexcept;
+    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end,
+                       std::int64_t time_ns) noexcept;
     // The stream has `end` bytes and no more: closes what is open, and counts what is in no message.
     void stream_ended(Direction direction, std::uint64_t end);
 

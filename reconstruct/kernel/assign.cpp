@@ -12,15 +12,15 @@
 namespace tapscope::match {
 namespace {
 
-constexpr float kGainWorthTaking = 1e-3f;   // nats; below it an exchange is rounding
+constexpr float kGainWorthTaking = 1e-3f;     // nats; below it an exchange is rounding
 constexpr double kExchangeWorthTaking = 1.0;  // nats over all chains; the auction is exact only to its bids
-constexpr double kLive = 1e-3;              // probability of another parent from which on a pair is drawn again
-constexpr double kNeverSure = 1e-6;         // probability that something else is true, at least
+constexpr double kLive = 1e-3;       // probability of another parent from which on a pair is drawn again
+constexpr double kNeverSure = 1e-6;  // probability that something else is true, at least
 constexpr std::uint64_t kSeed = 0x7A705C09E;
 
-class Random {                              // splitmix64
- public:
-    double operator()() noexcept {          // [0, 1)
+class Random {  // splitmix64
+public:
+    double operator()() noexcept {  // [0, 1)
         state_ += 0x9E3779B97F4A7C15ull;
         std::uint64_t x = state_;
         x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -28,18 +28,23 @@ class Random {                              // splitmix64
         return static_cast<double>((x ^ (x >> 31)) >> 11) * 0x1p-53;
     }
 
- private:
+private:
     std::uint64_t state_ = kSeed;
 };
 
 class Matcher {
- public:
+public:
     Matcher(const Problem& problem, const Options& options, const std::atomic<bool>& stop)
-        : problem_(problem), options_(options), stop_(stop), candidates_(find_candidates(problem)),
+        : problem_(problem),
+          options_(options),
+          stop_(stop),
+          candidates_(find_candidates(problem)),
           idle_(idle_connections(problem.children)),
-          content_(problem, candidates_), model_(problem, candidates_, content_.learn(options.content_rounds), idle_),
+          content_(problem, candidates_),
+          model_(problem, candidates_, content_.learn(options.content_rounds), idle_),
           split_(problem, candidates_, model_),
-          exchange_(problem, candidates_, model_), chains_(problem, candidates_) {}
+          exchange_(problem, candidates_, model_),
+          chains_(problem, candidates_) {}
 
     Assignment run() {
         learn();
@@ -48,7 +53,7 @@ class Matcher {
         return weigh(draws);
     }
 
- private:
+private:
     void learn() {
         for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
             if (round < options_.forward_rounds) forward();
@@ -125,7 +130,7 @@ class Matcher {
                     if (split_.best() < kGainWorthTaking) continue;
                     improved = true;
                     chains_.take(p, q, split_);
-                    chains_.changed(p, q);           // remember it in its new, best state
+                    chains_.changed(p, q);  // remember it in its new, best state
                 }
             }
             if (!improved && !exchange_chains()) break;

@@ -18,19 +18,19 @@ namespace tapscope::match {
 
 struct Options {
     int content_rounds = 6;
-    int learn_rounds = 5;       // model re-estimations from the best assignment
-    int forward_rounds = 3;     // the first of them begin with a new forward pass
-    int soften_rounds = 8;      // model re-estimations from draws
-    int draws = 24;             // counted draws
-    int max_sweeps = 12;        // of pairwise splits
+    int learn_rounds = 5;    // model re-estimations from the best assignment
+    int forward_rounds = 3;  // the first of them begin with a new forward pass
+    int soften_rounds = 8;   // model re-estimations from draws
+    int draws = 24;          // counted draws
+    int max_sweeps = 12;     // of pairwise splits
 };
 
 struct Assignment {
-    std::vector<std::int32_t> parent;           // row of parents, or kNone
-    std::vector<double> probability;            // of that choice (of having no parent here, where kNone)
-    std::vector<std::int32_t> runner_up;        // row of parents, or kNone
+    std::vector<std::int32_t> parent;     // row of parents, or kNone
+    std::vector<double> probability;      // of that choice (of having no parent here, where kNone)
+    std::vector<std::int32_t> runner_up;  // row of parents, or kNone
     std::vector<double> runner_up_probability;
-    std::uint64_t pairs_too_large = 0;          // pairs that kept what they had: see kMaxSplit
+    std::uint64_t pairs_too_large = 0;  // pairs that kept what they had: see kMaxSplit
 };
 
 // Deterministic: the same problem gives the same assignment. `stop` ends it early with what is done.

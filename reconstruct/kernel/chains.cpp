@@ -60,7 +60,8 @@ std::vector<std::vector<std::int32_t>> Chains::orphans() const {
 }
 
 bool Chains::changed(std::int32_t p, std::int32_t q) {
-    const auto low = static_cast<std::uint64_t>(std::min(p, q)), high = static_cast<std::uint64_t>(std::max(p, q));
+    const auto low = static_cast<std::uint64_t>(std::min(p, q)),
+               high = static_cast<std::uint64_t>(std::max(p, q));
     const auto at = asked_.insert((low << 32 | high) + 1);
     const std::uint64_t now = static_cast<std::uint64_t>(version_[low]) << 32 | version_[high];
     if (at == static_cast<std::int32_t>(asked_version_.size())) {

@@ -15,9 +15,11 @@ using Pair = std::pair<std::int32_t, std::int32_t>;
 
 // Invariant: held(p) is ascending, and c is in held(p) exactly when parent_of()[c] == p.
 class Chains {
- public:
+public:
     Chains(const Problem& problem, const Candidates& candidates)
-        : candidates_(candidates), parent_of_(problem.children.size(), kNone), held_(problem.parents.size()),
+        : candidates_(candidates),
+          parent_of_(problem.children.size(), kNone),
+          held_(problem.parents.size()),
           version_(problem.parents.size(), 1) {}
 
     const std::vector<std::int32_t>& parent_of() const noexcept { return parent_of_; }
@@ -41,7 +43,7 @@ class Chains {
     // Forgets what was asked: the model has changed.
     void forget();
 
- private:
+private:
     const Candidates& candidates_;
     std::vector<std::int32_t> parent_of_;
     std::vector<std::vector<std::int32_t>> held_;

@@ -6,10 +6,10 @@
 namespace tapscope::match {
 namespace {
 
-constexpr double kFirstCopy = 0.5;        // first guess of what an opportunity's rules copy together
-constexpr double kMostFromAlone = 0.9;    // no rule is trusted further while calls are looked at one by one,
+constexpr double kFirstCopy = 0.5;      // first guess of what an opportunity's rules copy together
+constexpr double kMostFromAlone = 0.9;  // no rule is trusted further while calls are looked at one by one,
 constexpr double kMostFromChains = 0.9995;  // nor further than this at all
-constexpr double kHopeless = 1e-12;       // relative weight below which a candidate is dropped
+constexpr double kHopeless = 1e-12;         // relative weight below which a candidate is dropped
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     a ^= b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2);
@@ -23,10 +23,12 @@ std::uint64_t opportunity_key(std::int32_t a, std::int32_t k, std::uint32_t chil
 
 }  // namespace
 
-Content::Content(const Problem& problem, Candidates& candidates) : problem_(problem), candidates_(candidates) {
+Content::Content(const Problem& problem, Candidates& candidates)
+    : problem_(problem), candidates_(candidates) {
     affinity_.n_parent = problem.parents.n_classes;
     affinity_.n_child = problem.children.n_classes;
-    const auto cells = static_cast<std::size_t>(affinity_.n_parent) * static_cast<std::size_t>(affinity_.n_child);
+    const auto cells =
+        static_cast<std::size_t>(affinity_.n_parent) * static_cast<std::size_t>(affinity_.n_child);
     affinity_.weight.assign(cells, 1.0);
     parents_of_class_.assign(static_cast<std::size_t>(affinity_.n_parent), 0.0);
     for (const auto a : problem.parents.cls) parents_of_class_[a] += 1;
@@ -79,10 +81,12 @@ void Content::find_rules() {
         if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
         for (const auto p : candidates_.of(c)) {
             for_matches(p, c, [&](std::int64_t pt, std::int64_t ct) {
-                const auto chance = opportunity_key(parents.cls[p], children.cls[c], children.tokens.slot[ct]);
+                const auto chance =
+                    opportunity_key(parents.cls[p], children.cls[c], children.tokens.slot[ct]);
                 const auto key = mix(chance, parents.tokens.slot[pt]);
                 if (!rule_of_.try_emplace(key, static_cast<std::int32_t>(rules_.size())).second) return;
-                const auto at = opportunity_of_.try_emplace(chance, static_cast<std::int32_t>(opportunity_of_.size()));
+                const auto at =
+                    opportunity_of_.try_emplace(chance, static_cast<std::int32_t>(opportunity_of_.size()));
                 rules_.push_back({0, 0, at.first->second});
             });
         }
@@ -124,7 +128,7 @@ double Content::score(std::int32_t p, std::size_t c) const {
     double llr = 0;
     for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
         const auto chance = opportunity(parents.cls[p], children.cls[c], children.tokens.slot[i]);
-        if (chance == kNone) continue;                   // this slot never repeats anything of that class
+        if (chance == kNone) continue;  // this slot never repeats anything of that class
         double matched = 0;
         for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
             if (parents.tokens.hash[j] != children.tokens.hash[i]) continue;
@@ -174,7 +178,8 @@ void Content::step() {
     for (auto& rule : rules_) rule.hits = 0;
     std::vector<double> expected(affinity_.weight.size(), 0.0), weight;
     auto cell = [&](std::int32_t a, std::int32_t k) {
-        return static_cast<std::size_t>(a) * static_cast<std::size_t>(affinity_.n_child) + static_cast<std::size_t>(k);
+        return static_cast<std::size_t>(a) * static_cast<std::size_t>(affinity_.n_child) +
+               static_cast<std::size_t>(k);
     };
     for (std::size_t c = 0; c < children.size(); ++c) {
         const auto parents_here = candidates_.of(c);

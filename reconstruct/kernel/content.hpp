@@ -18,14 +18,15 @@ namespace tapscope::match {
 
 struct Affinity {
     std::int32_t n_parent = 0, n_child = 0;
-    std::vector<double> weight;                 // expected children of class k per parent of class a, row-major
+    std::vector<double> weight;  // expected children of class k per parent of class a, row-major
     double operator()(std::int32_t a, std::int32_t k) const noexcept {
-        return weight[static_cast<std::size_t>(a) * static_cast<std::size_t>(n_child) + static_cast<std::size_t>(k)];
+        return weight[static_cast<std::size_t>(a) * static_cast<std::size_t>(n_child) +
+                      static_cast<std::size_t>(k)];
     }
 };
 
 class Content {
- public:
+public:
     // Keeps references: both must outlive it. `candidates.content` is written by both learners.
     Content(const Problem& problem, Candidates& candidates);
 
@@ -35,11 +36,11 @@ class Content {
     // Copy rules of an assignment (parent of each child, or kNone).
     void relearn(const std::vector<std::int32_t>& parent_of);
 
- private:
+private:
     struct Rule {
-        double weight = 0;                      // w_r, as P(copied | both slots present)
-        double hits = 0;                        // expected, of the running estimate
-        std::int32_t opportunity = kNone;       // index of (parent class, child class, child slot)
+        double weight = 0;                 // w_r, as P(copied | both slots present)
+        double hits = 0;                   // expected, of the running estimate
+        std::int32_t opportunity = kNone;  // index of (parent class, child class, child slot)
     };
 
     void learn_background();
@@ -53,16 +54,17 @@ class Content {
     template <class F>
     void for_matches(std::int32_t p, std::size_t c, F&& f) const;
     std::int32_t opportunity(std::int32_t a, std::int32_t k, std::uint32_t child_slot) const;
-    const Rule* rule(std::int32_t p, std::int64_t parent_token, std::size_t c, std::int64_t child_token) const;
+    const Rule* rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
+                     std::int64_t child_token) const;
 
     const Problem& problem_;
     Candidates& candidates_;
     Affinity affinity_;
     std::vector<double> parents_of_class_;
-    std::vector<float> background_;             // p(v) of each child token
+    std::vector<float> background_;  // p(v) of each child token
     std::unordered_map<std::uint64_t, std::int32_t> rule_of_, opportunity_of_;
     std::vector<Rule> rules_;
-    std::vector<double> copied_, chances_;      // per opportunity: sum of w_r; expected pairs
+    std::vector<double> copied_, chances_;  // per opportunity: sum of w_r; expected pairs
 };
 
 }  // namespace tapscope::match

@@ -8,11 +8,11 @@
 namespace tapscope::match {
 namespace {
 
-constexpr double kBid = 0.02;               // nats by which a bid outdoes the second best; the auction's error bound
-constexpr double kOnlyChance = 60.0;        // nats that a chain bids for its only parent
-constexpr float kFar = 40.0f;               // nats below a chain's best parent from which on an option is left out
-constexpr std::size_t kMaxBids = 400;       // per chain; beyond it the loaded assignment stays
-constexpr int kSweeps = 60;                 // of belief propagation
+constexpr double kBid = 0.02;  // nats by which a bid outdoes the second best; the auction's error bound
+constexpr double kOnlyChance = 60.0;   // nats that a chain bids for its only parent
+constexpr float kFar = 40.0f;          // nats below a chain's best parent from which on an option is left out
+constexpr std::size_t kMaxBids = 400;  // per chain; beyond it the loaded assignment stays
+constexpr int kSweeps = 60;            // of belief propagation
 
 }  // namespace
 
@@ -48,9 +48,10 @@ void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t h
         top = std::max(top, total);
     }
     const auto begin = options_.begin() + static_cast<std::ptrdiff_t>(first_option);
-    options_.erase(std::remove_if(begin, options_.end(),
-                                  [&](const Option& o) { return o.parent != holder && o.score < top - kFar; }),
-                   options_.end());
+    options_.erase(
+        std::remove_if(begin, options_.end(),
+                       [&](const Option& o) { return o.parent != holder && o.score < top - kFar; }),
+        options_.end());
     holder_.push_back(holder);
     offset_.push_back(static_cast<std::int64_t>(options_.size()));
 }
@@ -106,7 +107,8 @@ std::vector<std::int32_t> ChainExchange::parent_of(const Chains& chains) const {
 
 std::vector<ChainExchange::Marginal> ChainExchange::marginals() const {
     const std::size_t n = holder_.size();
-    std::vector<double> weight(options_.size()), to_parent(options_.size(), 0.0), to_chain(options_.size(), 1.0);
+    std::vector<double> weight(options_.size()), to_parent(options_.size(), 0.0),
+        to_chain(options_.size(), 1.0);
     for (std::size_t k = 0; k < n; ++k) {
         float top = -std::numeric_limits<float>::infinity();
         for (auto i = offset_[k]; i < offset_[k + 1]; ++i) top = std::max(top, options_[i].score);

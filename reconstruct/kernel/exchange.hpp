@@ -16,7 +16,7 @@
 namespace tapscope::match {
 
 class ChainExchange {
- public:
+public:
     ChainExchange(const Problem& problem, const Candidates& candidates, const Model& model)
         : problem_(problem), candidates_(candidates), model_(model) {}
 
@@ -29,27 +29,27 @@ class ChainExchange {
     std::vector<std::int32_t> parent_of(const Chains& chains) const;
 
     struct Marginal {
-        double own = 1.0;                       // of the parent that holds the chain
-        std::int32_t other = kNone;             // the likeliest other parent
+        double own = 1.0;            // of the parent that holds the chain
+        std::int32_t other = kNone;  // the likeliest other parent
         double other_probability = 0.0;
     };
     // By parent: marginals of the chain that it holds, as loaded.
     std::vector<Marginal> marginals() const;
 
- private:
+private:
     struct Option {
         std::int32_t parent = kNone;
-        float score = 0;                        // of the chain with that parent, minus that parent left empty
+        float score = 0;  // of the chain with that parent, minus that parent left empty
     };
     void score(const std::vector<std::int32_t>& chain, std::int32_t holder);
 
     const Problem& problem_;
     const Candidates& candidates_;
     const Model& model_;
-    std::vector<std::int32_t> holder_;          // of each loaded chain
-    std::vector<std::int64_t> offset_;          // CSR of options by chain
+    std::vector<std::int32_t> holder_;  // of each loaded chain
+    std::vector<std::int64_t> offset_;  // CSR of options by chain
     std::vector<Option> options_;
-    std::vector<std::int32_t> assigned_;        // parent of each chain
+    std::vector<std::int32_t> assigned_;  // parent of each chain
 };
 
 }  // namespace tapscope::match

@@ -15,13 +15,14 @@ constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to 
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
 constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
 constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
-constexpr double kUniformShare = 0.02;    // of every density is spread evenly over the log scale: nothing is impossible
+constexpr double kUniformShare =
+    0.02;  // of every density is spread evenly over the log scale: nothing is impossible
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say; without this the matcher is too sure of itself.
 constexpr float kGapTemper = 0.7f;
-constexpr int kLoads = 12;                // octaves of load that are told apart; 0 stands for any load
+constexpr int kLoads = 12;                    // octaves of load that are told apart; 0 stands for any load
 constexpr std::size_t kDenseCells = 1 << 22;  // 16 MB
-constexpr double kEndPrior[] = {0.85, 0.1, 0.05};   // of the three kinds of END, before anything is learned
+constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kPriorWeight = 2.0;
 
 std::uint64_t scramble(std::uint64_t key) noexcept {
@@ -64,7 +65,7 @@ double discounted(double events, double n, double expected) {
 int gap_bin(Time gap_ns) noexcept {
     if (gap_ns < 1024) return 0;
     const auto x = static_cast<std::uint64_t>(gap_ns);
-    const int octave = static_cast<int>(std::bit_width(x)) - 1;                         // 10 for 1024 ns
+    const int octave = static_cast<int>(std::bit_width(x)) - 1;  // 10 for 1024 ns
     const int quarter = static_cast<int>((x >> (octave - 2)) & 3);
     return std::min(1 + (octave - 10) * 4 + quarter, kGapBins - 1);
 }
@@ -149,16 +150,17 @@ void Model::measure_load() {
     auto octave = [&](Time at) {
         const auto in = std::upper_bound(arrive.begin(), arrive.end(), at) - arrive.begin();
         const auto out = std::upper_bound(depart.begin(), depart.end(), at) - depart.begin();
-        return static_cast<std::uint8_t>(
-            std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(in - out, 1)))),
-                     kLoads - 1));
+        return static_cast<std::uint8_t>(std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(
+                                                      std::max<std::ptrdiff_t>(in - out, 1)))),
+                                                  kLoads - 1));
     };
     for (const Time at : parents.arrive) load_at_arrival_.push_back(octave(at));
     for (const Time at : children.end) load_at_end_.push_back(octave(at));
 }
 
 // `load` 0: any load; `a` -1: any parent class.
-std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const noexcept {
+std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                         int load) const noexcept {
     const auto n = static_cast<std::uint64_t>(n_states());
     const auto step = (static_cast<std::uint64_t>(a + 1) * n + static_cast<std::uint64_t>(previous_cls)) * n +
                       static_cast<std::uint64_t>(next_cls);
@@ -275,7 +277,8 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     std::vector<Histogram> leave(n, Histogram{});
     for (std::size_t from = 0; from < n; ++from) {
         for (std::size_t to = 0; to < n; ++to) {
-            const auto i2 = key2_.find(key(-1, static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), 0));
+            const auto i2 =
+                key2_.find(key(-1, static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), 0));
             if (i2 == kNone) continue;
             for (int b = 0; b < kGapBins; ++b) leave[from][b] += gap2_[i2][b];
         }
@@ -291,7 +294,8 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     forget_cells();
 }
 
-Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
+Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                            int load) const {
     Histogram counts{};
     if (const auto i2 = key2_.find(key(-1, previous_cls, next_cls, 0)); i2 != kNone) counts = gap2_[i2];
     add(counts, gap_all_, kGapBackoff2);
@@ -308,20 +312,25 @@ Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int3
     return counts;
 }
 
-Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
+Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                             int load) const {
     Cell out;
     const auto n = static_cast<std::size_t>(n_states());
     if (!learned_) {
-        double per_parent = 1.0;                          // expected steps of a parent, for P(next)
+        double per_parent = 1.0;  // expected steps of a parent, for P(next)
         for (std::int32_t k = 0; k < problem_.children.n_classes; ++k) per_parent += affinity_(a, k);
-        out.log_p = static_cast<float>(std::log((ends(next_cls) ? kEndPrior[next_cls - problem_.children.n_classes] : affinity_(a, next_cls)) / per_parent + 1e-9));
+        out.log_p = static_cast<float>(std::log(
+            (ends(next_cls) ? kEndPrior[next_cls - problem_.children.n_classes] : affinity_(a, next_cls)) /
+                per_parent +
+            1e-9));
         out.log_serial = static_cast<float>(std::log(1 - kParallelPrior));
         out.log_parallel = static_cast<float>(std::log(kParallelPrior));
         out.log_stay = static_cast<float>(std::log(kStayPrior));
         out.log_leave = static_cast<float>(std::log(1 - kStayPrior));
         return out;
     }
-    const auto i3 = key3_.find(key(a, previous_cls, next_cls, 0)), i2 = key2_.find(key(-1, previous_cls, next_cls, 0));
+    const auto i3 = key3_.find(key(a, previous_cls, next_cls, 0)),
+               i2 = key2_.find(key(-1, previous_cls, next_cls, 0));
     const Counts none{};
     const Counts& c3 = i3 == kNone ? none : count3_[i3];
     const Counts& c2 = i2 == kNone ? none : count2_[i2];
@@ -329,7 +338,8 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     const double p1 = (to1_[next_cls] + 0.1) / (all_.n + 0.1 * static_cast<double>(n));
     const auto a_from = static_cast<std::size_t>(a) * n + previous_cls;
     const double lent2 = kDiscount * kinds2_[previous_cls] + kGrammarBackoff1;
-    const double p2 = (std::max(c2.n - kDiscount, 0.0) + lent2 * p1) / (from2_[previous_cls] + kGrammarBackoff1);
+    const double p2 =
+        (std::max(c2.n - kDiscount, 0.0) + lent2 * p1) / (from2_[previous_cls] + kGrammarBackoff1);
     const double lent3 = kDiscount * kinds3_[a_from] + kGrammarBackoff2;
     const double p3 = (std::max(c3.n - kDiscount, 0.0) + lent3 * p2) / (from3_[a_from] + kGrammarBackoff2);
     out.log_p = static_cast<float>(std::log(p3));
@@ -352,10 +362,12 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     return out;
 }
 
-const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
+const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                               int load) const {
     if (dense_.empty()) {
         const auto at = cells_key_.insert(key(a, previous_cls, next_cls, load));
-        if (at == static_cast<std::int32_t>(cells_.size())) cells_.push_back(make_cell(a, previous_cls, next_cls, load));
+        if (at == static_cast<std::int32_t>(cells_.size()))
+            cells_.push_back(make_cell(a, previous_cls, next_cls, load));
         return cells_[at];
     }
     const auto n = static_cast<std::size_t>(n_states());
@@ -378,7 +390,8 @@ void Model::forget_cells() {
 
 float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
     const auto& [parents, children] = problem_;
-    if (next == kEnd && !parents.answered[p]) return 0.0f;     // it may still go on: nothing is known about its end
+    if (next == kEnd && !parents.answered[p])
+        return 0.0f;  // it may still go on: nothing is known about its end
     const auto [from, to, gap, parallel] = look(p, previous, next);
     const Cell& c = cell(parents.cls[p], from, to, load_before(p, previous));
     const Histogram& density = c.gaps == kNone ? first_guess_ : gap_tables_[c.gaps];

@@ -22,9 +22,9 @@
 
 namespace tapscope::match {
 
-inline constexpr std::int32_t kStart = -1;      // as previous child
-inline constexpr std::int32_t kEnd = -1;        // as next child
-inline constexpr int kGapBins = 96;             // 4 per octave from 1 us to 16 s; the ends collect the rest
+inline constexpr std::int32_t kStart = -1;  // as previous child
+inline constexpr std::int32_t kEnd = -1;    // as next child
+inline constexpr int kGapBins = 96;         // 4 per octave from 1 us to 16 s; the ends collect the rest
 
 int gap_bin(Time gap_ns) noexcept;
 double gap_bin_width_ns(int bin) noexcept;
@@ -33,7 +33,7 @@ using Histogram = std::array<float, kGapBins>;
 
 // Open-addressing map from a 64-bit key to a dense index, insert only. Keys must not be 0.
 class KeyMap {
- public:
+public:
     KeyMap() { clear(64); }
     void clear(std::size_t expected);
     // Index of the key, or kNone.
@@ -42,7 +42,7 @@ class KeyMap {
     std::int32_t insert(std::uint64_t key);
     std::int32_t size() const noexcept { return size_; }
 
- private:
+private:
     void grow();
     std::vector<std::uint64_t> keys_;
     std::vector<std::int32_t> values_;
@@ -50,7 +50,7 @@ class KeyMap {
 };
 
 class Model {
- public:
+public:
     Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
           const std::vector<float>& idle);
 
@@ -67,14 +67,15 @@ class Model {
     // log S(gap): that a step out of this state has not happened yet. Turns a density into a hazard.
     float log_survival(std::int32_t p, std::int32_t previous, Time now) const;
 
- private:
-    struct Cell {                               // one (parent class, previous class, next class, load)
-        float log_p = 0;                        // grammar
+private:
+    struct Cell {         // one (parent class, previous class, next class, load)
+        float log_p = 0;  // grammar
         float log_serial = 0, log_parallel = 0;
         float log_stay = 0, log_leave = 0;
-        std::int32_t gaps = kNone;              // index into gap_tables_
+        std::int32_t gaps = kNone;  // index into gap_tables_
     };
-    std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const noexcept;
+    std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                      int load) const noexcept;
     const Cell& cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
@@ -87,7 +88,7 @@ class Model {
     std::int32_t n_states() const noexcept { return problem_.children.n_classes + 3; }
     bool ends(std::int32_t next_cls) const noexcept { return next_cls >= problem_.children.n_classes; }
     struct Step {
-        std::int32_t from = 0, to = 0;          // states
+        std::int32_t from = 0, to = 0;  // states
         Time gap = 0;
         bool parallel = false;
     };
@@ -109,20 +110,20 @@ class Model {
     };
     KeyMap key4_, key3_, key2_;
     std::vector<Counts> count3_, count2_;
-    std::vector<double> from3_, from2_, to1_;   // totals by (a, previous), by previous, by next
-    std::vector<double> kinds3_, kinds2_;       // different next by (a, previous), by previous
+    std::vector<double> from3_, from2_, to1_;  // totals by (a, previous), by previous, by next
+    std::vector<double> kinds3_, kinds2_;      // different next by (a, previous), by previous
     Counts all_;
-    std::vector<Histogram> gap4_, gap3_, gap2_; // raw counts; "4" has the load, too
+    std::vector<Histogram> gap4_, gap3_, gap2_;  // raw counts; "4" has the load, too
     Histogram gap_all_{};
-    std::vector<float> orphan_;                 // by child class
+    std::vector<float> orphan_;  // by child class
 
     // Memo of make_cell: a dense table of positions in cells_ where the node has few classes, else a map.
     mutable std::vector<std::int32_t> dense_;
     mutable KeyMap cells_key_;
     mutable std::vector<Cell> cells_;
-    mutable std::vector<Histogram> gap_tables_; // log density per ns
+    mutable std::vector<Histogram> gap_tables_;  // log density per ns
     Histogram first_guess_{};
-    std::vector<Histogram> survival_;           // log S by (previous class), from gap2_ mixed over next
+    std::vector<Histogram> survival_;  // log S by (previous class), from gap2_ mixed over next
 };
 
 }  // namespace tapscope::match

@@ -80,7 +80,7 @@ py::dict match_node(const py::dict& parents, const py::dict& children, int draws
     Assignment result;
     {
         auto work = std::async(std::launch::async, [&] { return assign(problem, options, stop); });
-        while (true) {                                   // Ctrl-C must stop the kernel, too
+        while (true) {  // Ctrl-C must stop the kernel, too
             bool ready = false;
             {
                 py::gil_scoped_release release;
@@ -111,12 +111,13 @@ py::dict match_node(const py::dict& parents, const py::dict& children, int draws
 
 PYBIND11_MODULE(_kernel, module) {
     module.doc() = "Matching kernel of tapscope.reconstruct.";
-    module.def("match_node", &match_node, py::arg("parents"), py::arg("children"), py::kw_only(),
-               py::arg("draws") = Options{}.draws,
-               "Parent of every child call of one node.\n\n"
-               "parents: dict of columns cls i32, conn i32, arrive, request_end, response_begin, depart i64 ns,\n"
-               "answered u8, token_offset i64 (n+1), token_slot u32, token_hash u64; sorted by arrive.\n"
-               "children: cls, conn i32, begin, response_begin, end i64 ns, token_*; sorted by begin.\n"
-               "draws: assignments that are drawn to weigh the edges.\n"
-               "Returns parent, runner_up (i32, -1 none), probability, runner_up_probability (f64) per child.");
+    module.def(
+        "match_node", &match_node, py::arg("parents"), py::arg("children"), py::kw_only(),
+        py::arg("draws") = Options{}.draws,
+        "Parent of every child call of one node.\n\n"
+        "parents: dict of columns cls i32, conn i32, arrive, request_end, response_begin, depart i64 ns,\n"
+        "answered u8, token_offset i64 (n+1), token_slot u32, token_hash u64; sorted by arrive.\n"
+        "children: cls, conn i32, begin, response_begin, end i64 ns, token_*; sorted by begin.\n"
+        "draws: assignments that are drawn to weigh the edges.\n"
+        "Returns parent, runner_up (i32, -1 none), probability, runner_up_probability (f64) per child.");
 }

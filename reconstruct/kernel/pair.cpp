@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 constexpr double kNever = -std::numeric_limits<double>::infinity();
-constexpr std::size_t kMaxSplit = 600;          // children of one pair; beyond it the pair keeps what it has
+constexpr std::size_t kMaxSplit = 600;  // children of one pair; beyond it the pair keeps what it has
 
 double log_add(double a, double b) noexcept {
     if (a < b) std::swap(a, b);
@@ -82,7 +82,7 @@ float PairSplit::best() {
     for (std::size_t i = 1; i < n; ++i) {
         const auto c = child_[i];
         float switched[2] = {kImpossible, kImpossible};
-        for (int y = 0; y < 2; ++y) {                        // c goes to y, the child before it went to the other
+        for (int y = 0; y < 2; ++y) {  // c goes to y, the child before it went to the other
             if (content_[y][i] == kImpossible) continue;
             const auto& other = value_[1 - y];
             for (std::size_t j = 0; j < i; ++j) {
@@ -95,7 +95,7 @@ float PairSplit::best() {
             }
             switched[y] += content_[y][i];
         }
-        for (int x = 0; x < 2; ++x) {                        // c goes on in the chain of the child before it
+        for (int x = 0; x < 2; ++x) {  // c goes on in the chain of the child before it
             const float gain =
                 content_[x][i] == kImpossible ? kImpossible : step(x, child_[i - 1], c) + content_[x][i];
             for (std::size_t j = 0; j < i; ++j) value_[x][j] += gain;
@@ -113,7 +113,7 @@ float PairSplit::best() {
         }
     }
     side_.assign(n, 0);
-    for (std::size_t i = n; i > 0;) {                        // children j+1 .. i (1-based) are in x
+    for (std::size_t i = n; i > 0;) {  // children j+1 .. i (1-based) are in x
         while (i > j) side_[--i] = static_cast<std::uint8_t>(x);
         if (i == 0) break;
         j = static_cast<std::size_t>(came_from_[x][i]);
@@ -128,7 +128,8 @@ void PairSplit::run_forward() {
     switch_.assign(n * 2 * (n + 1), kImpossible);
     for (int x = 0; x < 2; ++x) {
         stay_[x].assign(n, kImpossible);
-        if (content_[x][0] > kImpossible) forward_[cell(0, x, 0)] = step(x, kStart, child_[0]) + content_[x][0];
+        if (content_[x][0] > kImpossible)
+            forward_[cell(0, x, 0)] = step(x, kStart, child_[0]) + content_[x][0];
     }
     for (std::size_t i = 1; i < n; ++i) {
         for (int x = 0; x < 2; ++x) {

@@ -17,10 +17,10 @@
 
 namespace tapscope::match {
 
-inline constexpr std::int32_t kNobody = -2;     // as second parent: the orphans
+inline constexpr std::int32_t kNobody = -2;  // as second parent: the orphans
 
 class PairSplit {
- public:
+public:
     PairSplit(const Problem& problem, const Candidates& candidates, const Model& model)
         : problem_(problem), candidates_(candidates), model_(model) {}
 
@@ -45,7 +45,7 @@ class PairSplit {
 
     std::uint64_t too_large() const noexcept { return too_large_; }
 
- private:
+private:
     float step(int side, std::int32_t previous, std::int32_t next) const;
     float finish(int side, std::int32_t last) const;
     float loaded_score() const;
@@ -61,7 +61,7 @@ class PairSplit {
     std::int32_t parent_[2] = {kNone, kNone};
     std::vector<std::int32_t> child_;
     std::vector<std::uint8_t> held_by_, side_;
-    std::vector<float> content_[2];             // -inf where the child is no candidate of that parent
+    std::vector<float> content_[2];  // -inf where the child is no candidate of that parent
     std::vector<float> value_[2], fresh_[2];
     std::vector<std::int32_t> came_from_[2];
     std::vector<double> forward_, backward_;

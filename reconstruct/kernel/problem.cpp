@@ -18,7 +18,7 @@ Candidates find_candidates(const Problem& problem) {
     Candidates out;
     out.offset.reserve(children.size() + 1);
     out.offset.push_back(0);
-    std::vector<std::int32_t> active;           // parents that arrived and may not have left, ascending
+    std::vector<std::int32_t> active;  // parents that arrived and may not have left, ascending
     std::size_t next = 0;
     for (std::size_t c = 0; c < children.size(); ++c) {
         const Time begin = children.begin[c];
@@ -61,7 +61,7 @@ std::vector<float> idle_connections(const Children& children) {
     for (std::size_t c = 0; c < children.size(); ++c) {
         while (at < steps.size() && steps[at].first <= children.begin[c]) count += steps[at++].second;
         idle[c] = static_cast<float>(std::max<std::int64_t>(count, 1));
-        --count;                                // busy from here to its end
+        --count;  // busy from here to its end
     }
     return idle;
 }

@@ -15,7 +15,7 @@ inline constexpr std::int32_t kNone = -1;
 // Slack on nesting: the tap may see two packets of one host swapped by this much. ns.
 inline constexpr Time kSlack = 50'000;
 
-struct Tokens {                                 // CSR: tokens of row i are [offset[i], offset[i + 1])
+struct Tokens {  // CSR: tokens of row i are [offset[i], offset[i + 1])
     std::span<const std::int64_t> offset;
     std::span<const std::uint32_t> slot;
     std::span<const std::uint64_t> hash;
@@ -33,11 +33,12 @@ struct Parents {                                // sorted by arrive
     std::size_t size() const noexcept { return cls.size(); }
 };
 
-struct Children {                               // sorted by begin
-    std::span<const std::int32_t> cls;          // dense class, 0 .. n_child_classes-1
-    std::span<const std::int32_t> conn;         // dense connection
-    std::span<const Time> begin;                // first byte of the request
-    std::span<const Time> response_begin, end;  // first and last byte of the response; of the request when unanswered
+struct Children {                        // sorted by begin
+    std::span<const std::int32_t> cls;   // dense class, 0 .. n_child_classes-1
+    std::span<const std::int32_t> conn;  // dense connection
+    std::span<const Time> begin;         // first byte of the request
+    std::span<const Time> response_begin,
+        end;  // first and last byte of the response; of the request when unanswered
     Tokens tokens;
     std::int32_t n_classes = 0;
     std::size_t size() const noexcept { return cls.size(); }
@@ -51,9 +52,9 @@ struct Problem {
 // Candidate parents of each child: those during whose stay it was made and began to be answered. Its last bytes may
 // come later: a proxy that has passed the whole answer on does not wait for them. CSR, parents ascending.
 struct Candidates {
-    std::vector<std::int64_t> offset;           // size children + 1
+    std::vector<std::int64_t> offset;  // size children + 1
     std::vector<std::int32_t> parent;
-    std::vector<float> content;                 // log-likelihood ratio of the child's content, this parent vs chance
+    std::vector<float> content;  // log-likelihood ratio of the child's content, this parent vs chance
     std::span<const std::int32_t> of(std::size_t child) const noexcept {
         return {parent.data() + offset[child], static_cast<std::size_t>(offset[child + 1] - offset[child])};
     }

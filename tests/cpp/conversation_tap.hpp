@@ -17,7 +17,8 @@ inline int failures = 0;
 
 inline void expect_equal(const std::string& actual, const std::string& expected, const std::string& what) {
     if (actual == expected) return;
-    std::fprintf(stderr, "FAILED %s\n--- expected\n%s\n--- actual\n%s\n", what.c_str(), expected.c_str(), actual.c_str());
+    std::fprintf(stderr, "FAILED %s\n--- expected\n%s\n--- actual\n%s\n", what.c_str(), expected.c_str(),
+                 actual.c_str());
     ++failures;
 }
 
@@ -56,9 +57,11 @@ public:
             }
             // An exact-size heap copy, so that a sanitizer sees every read beyond the end.
             for (std::size_t at = 0; at < step.bytes.size();) {
-                const std::size_t n = chunk == 0 ? step.bytes.size() : std::min(chunk, step.bytes.size() - at);
-                const std::vector<std::uint8_t> copy(step.bytes.begin() + static_cast<std::ptrdiff_t>(at),
-                                                     step.bytes.begin() + static_cast<std::ptrdiff_t>(at + n));
+                const std::size_t n =
+                    chunk == 0 ? step.bytes.size() : std::min(chunk, step.bytes.size() - at);
+                const std::vector<std::uint8_t> copy(
+                    step.bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                    step.bytes.begin() + static_cast<std::ptrdiff_t>(at + n));
                 conversation_->bytes(step.direction, copy, time_ns_, sent_[1 - d]);
                 at += n;
                 sent_[d] += n;
@@ -104,8 +107,8 @@ public:
             for (const auto& word : vocabulary) {
                 if (siphash13({1, 2}, as_bytes(word)) == e.hash[i]) value = word;
             }
-            out += name_of_slot(e.slot[i], vocabulary) + " " + kinds[e.kind[i] & 0x7F] + ((e.kind[i] & id_like) != 0 ? "/id " : " ") +
-                   value + "\n";
+            out += name_of_slot(e.slot[i], vocabulary) + " " + kinds[e.kind[i] & 0x7F] +
+                   ((e.kind[i] & id_like) != 0 ? "/id " : " ") + value + "\n";
         }
         return out;
     }
@@ -159,7 +162,8 @@ inline std::string play_all_ways(const std::vector<Delivery>& script, const std:
     const std::string expected = whole.play(script).finish().messages();
     for (const std::size_t chunk : {1, 2, 3, 7, 50}) {
         Tap split(protocol);
-        expect_equal(split.play(script, chunk).finish().messages(), expected, what + ", chunks of " + std::to_string(chunk));
+        expect_equal(split.play(script, chunk).finish().messages(), expected,
+                     what + ", chunks of " + std::to_string(chunk));
         expect(split.accounted(), what + ": bytes do not add up, chunks of " + std::to_string(chunk));
         expect(split.recorder().evidence.size == whole.recorder().evidence.size,
                what + ": evidence differs with chunks of " + std::to_string(chunk));

@@ -17,7 +17,8 @@ std::string container(const std::string& payload) { return "AB" + u16(payload.si
 std::string body(const std::string& data) { return web(u16(data.size()) + data); }
 std::string chunk(const std::string& data) { return container("\x03" + u16(data.size()) + data + '\0'); }
 std::string headers(int status) {
-    return container("\x04" + u16(static_cast<std::size_t>(status)) + str("") + u16(1) + "\xA0\x01" + str("text/html"));
+    return container("\x04" + u16(static_cast<std::size_t>(status)) + str("") + u16(1) + "\xA0\x01" +
+                     str("text/html"));
 }
 const std::string end_response = container(std::string("\x05\x01", 2));
 const std::string get_body = container("\x06\x1F\xFA");
@@ -25,12 +26,16 @@ const std::string cping = web("\x0A"), cpong = container("\x09");
 
 std::string header(char code, const std::string& value) { return std::string("\xA0") + code + str(value); }
 std::string attribute(char code, const std::string& value) { return code + str(value); }
-std::string req_attribute(const std::string& name, const std::string& value) { return '\x0A' + str(name) + str(value); }
+std::string req_attribute(const std::string& name, const std::string& value) {
+    return '\x0A' + str(name) + str(value);
+}
 
-std::string forward(char method, const std::string& uri, std::vector<std::string> head = {}, const std::string& attributes = "") {
+std::string forward(char method, const std::string& uri, std::vector<std::string> head = {},
+                    const std::string& attributes = "") {
     std::string p = "\x02";
     p += method;
-    p += str("HTTP/1.1") + str(uri) + str("10.0.0.7") + null_str + str("www.test") + u16(80) + '\0' + u16(head.size());
+    p += str("HTTP/1.1") + str(uri) + str("10.0.0.7") + null_str + str("www.test") + u16(80) + '\0' +
+         u16(head.size());
     for (const auto& h : head) p += h;
     return web(p + attributes + '\xFF');
 }
@@ -61,9 +66,10 @@ void pings_are_no_requests() {
 void body_packets_belong_to_the_request() {
     const std::string trap = forward(2, "/trap");
     const std::string post = forward(4, "/bb/store", {header('\x08', "5000")});
-    expect_equal(play_all_ways({up(post), up(body(trap)), down(get_body), up(body("rest")), down(get_body), up(web("")),
-                                down(headers(200) + end_response), up(get), down(headers(200) + end_response)},
-                               "body"),
+    expect_equal(play_all_ways(
+                     {up(post), up(body(trap)), down(get_body), up(body("rest")), down(get_body), up(web("")),
+                      down(headers(200) + end_response), up(get), down(headers(200) + end_response)},
+                     "body"),
                  "0 > request 'POST /bb/store' bytes 143 at 1-6\n"
                  "1 < interim 'GET_BODY_CHUNK' bytes 7 at 3-3 answers 0\n"
                  "2 < interim 'GET_BODY_CHUNK' bytes 7 at 5-5 answers 0\n"
@@ -77,8 +83,8 @@ void an_empty_body_packet_has_two_forms() {
     const std::string post = forward(4, "/a", {std::string(str("Transfer-Encoding")) + str("chunked")});
     for (const std::string& empty : {web(""), body("")}) {
         Tap tap;
-        tap.play({up(post), down(get_body), up(body("xyz")), down(get_body), up(empty), down(headers(200) + end_response),
-                  up(get), down(headers(200) + end_response)})
+        tap.play({up(post), down(get_body), up(body("xyz")), down(get_body), up(empty),
+                  down(headers(200) + end_response), up(get), down(headers(200) + end_response)})
             .finish();
         expect(tap.recorder().messages.size == 6, "chunked body, then a request:\n" + tap.messages());
         expect(tap.outside(Direction::to_server) == 0, "no byte outside");
@@ -100,7 +106,8 @@ void a_late_body_does_not_hide_the_next_request() {
 void a_body_that_never_comes_does_not_hide_the_next_request() {
     const std::string post = forward(4, "/bb/store", {header('\x08', "3")});
     Tap tap;
-    tap.play({up(post), down(headers(403) + end_response), up(get), down(headers(200) + end_response)}).finish();
+    tap.play({up(post), down(headers(403) + end_response), up(get), down(headers(200) + end_response)})
+        .finish();
     expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request 'POST /bb/store' bytes 65 at 1-1\n"
@@ -114,10 +121,12 @@ void a_body_that_never_comes_does_not_hide_the_next_request() {
 void evidence_is_that_of_the_http_request() {
     const std::string request =
         forward(4, "/bb/story/17",
-                {header('\x09', "sid=abc123; lang=en"), header('\x05', "Basic c2VjcmV0"), str("X-Request-ID") + str("r-1"),
-                 header('\x07', "application/x-www-form-urlencoded"), header('\x08', "12")},
-                attribute('\x05', "page=2&story=x%20y") + attribute('\x0C', "s3cret") + std::string("\x0B\x01\x00", 3) +
-                    req_attribute("AJP_REMOTE_PORT", "41234") + req_attribute("JK_LB_ACTIVATION", "ACT") +
+                {header('\x09', "sid=abc123; lang=en"), header('\x05', "Basic c2VjcmV0"),
+                 str("X-Request-ID") + str("r-1"), header('\x07', "application/x-www-form-urlencoded"),
+                 header('\x08', "12")},
+                attribute('\x05', "page=2&story=x%20y") + attribute('\x0C', "s3cret") +
+                    std::string("\x0B\x01\x00", 3) + req_attribute("AJP_REMOTE_PORT", "41234") +
+                    req_attribute("JK_LB_ACTIVATION", "ACT") +
                     req_attribute("UNIQUE_ID", "aTyQ5n8AAQEAAEXCs8sAAAAB"));
     Tap tap;
     tap.play({up(request), up(body("name=a+b&n=7")), down(headers(200) + end_response)}).finish();
@@ -126,9 +135,27 @@ void evidence_is_that_of_the_http_request() {
                  "0 > request 'POST /bb/story/{n} ?page&story' bytes " + std::to_string(request.size() + 18) +
                      " at 1-2\n1 < response status 200 bytes 32 at 3-3 answers 0\n",
                  "class");
-    expect_equal(tap.tokens(0, {"17", "/bb/story/17?page=2&story=x%20y", "2", "x y", "page", "story", "abc123", "sid", "en",
-                                "lang", "r-1", "x-request-id", "10.0.0.7:41234", "UNIQUE_ID", "aTyQ5n8AAQEAAEXCs8sAAAAB",
-                                "a b", "7", "name", "n", "s3cret", "ACT"}),
+    expect_equal(tap.tokens(0, {"17",
+                                "/bb/story/17?page=2&story=x%20y",
+                                "2",
+                                "x y",
+                                "page",
+                                "story",
+                                "abc123",
+                                "sid",
+                                "en",
+                                "lang",
+                                "r-1",
+                                "x-request-id",
+                                "10.0.0.7:41234",
+                                "UNIQUE_ID",
+                                "aTyQ5n8AAQEAAEXCs8sAAAAB",
+                                "a b",
+                                "7",
+                                "name",
+                                "n",
+                                "s3cret",
+                                "ACT"}),
                  "segment 2 number 17\n"
                  "page number 2\n"
                  "story text x y\n"
@@ -144,13 +171,15 @@ void evidence_is_that_of_the_http_request() {
 }
 
 void evidence_does_not_depend_on_the_segments() {
-    const std::string request = forward(4, "/s/1", {header('\x07', "application/x-www-form-urlencoded"), header('\x08', "3")});
+    const std::string request =
+        forward(4, "/s/1", {header('\x07', "application/x-www-form-urlencoded"), header('\x08', "3")});
     play_all_ways({up(request), up(body("a=b")), down(headers(200) + end_response)}, "form");
 }
 
 void a_method_by_name() {
     Tap tap;
-    tap.play({up(forward('\xFF', "/x", {}, attribute('\x0D', "PATCH"))), down(headers(200) + end_response)}).finish();
+    tap.play({up(forward('\xFF', "/x", {}, attribute('\x0D', "PATCH"))), down(headers(200) + end_response)})
+        .finish();
     expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages().substr(0, 24), "0 > request 'PATCH /x' b", "stored method");
 }
@@ -158,7 +187,9 @@ void a_method_by_name() {
 void a_connection_joined_midstream() {
     Tap tap(Protocol::ajp);
     const std::string tail = "ffffgggg" + std::string("\x12\x34", 2);
-    tap.play({down("tail of something" + chunk("x") + end_response), up(tail + get), down(headers(200) + end_response)}).finish();
+    tap.play({down("tail of something" + chunk("x") + end_response), up(tail + get),
+              down(headers(200) + end_response)})
+        .finish();
     expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request 'GET /bb/story/{n}' bytes 62 at 2-2\n"
@@ -167,11 +198,13 @@ void a_connection_joined_midstream() {
 }
 
 void a_loss_inside_a_response_keeps_the_pairing() {
-    const std::string answer = headers(200) + chunk(std::string(4000, 'x')) + chunk(std::string(4000, 'y')) + end_response;
+    const std::string answer =
+        headers(200) + chunk(std::string(4000, 'x')) + chunk(std::string(4000, 'y')) + end_response;
     // The second kilobyte is lost: inside of the first chunk.
     Tap inside;
-    inside.play({up(get), down(answer.substr(0, 1000)), lost_down(1000), down(answer.substr(2000)), up(get),
-                 down(headers(200) + end_response)})
+    inside
+        .play({up(get), down(answer.substr(0, 1000)), lost_down(1000), down(answer.substr(2000)), up(get),
+               down(headers(200) + end_response)})
         .finish();
     expect_equal(inside.messages(),
                  "0 > request 'GET /bb/story/{n}' bytes 62 at 1-1\n"
@@ -181,8 +214,9 @@ void a_loss_inside_a_response_keeps_the_pairing() {
                  "loss inside a chunk");
     // Across the border of two chunks.
     Tap across;
-    across.play({up(get), down(answer.substr(0, 3500)), lost_down(1000), down(answer.substr(4500)), up(get),
-                 down(headers(200) + end_response)})
+    across
+        .play({up(get), down(answer.substr(0, 3500)), lost_down(1000), down(answer.substr(4500)), up(get),
+               down(headers(200) + end_response)})
         .finish();
     expect_equal(across.messages(),
                  "0 > request 'GET /bb/story/{n}' bytes 62 at 1-1\n"
@@ -206,8 +240,8 @@ void a_lost_response_is_not_replaced_by_the_next() {
 
 void a_lost_request_leaves_an_orphan() {
     Tap tap;
-    tap.play({up(get), down(headers(200) + end_response), lost_up(get.size()), down(headers(200) + end_response), up(get),
-              down(headers(200) + end_response)})
+    tap.play({up(get), down(headers(200) + end_response), lost_up(get.size()),
+              down(headers(200) + end_response), up(get), down(headers(200) + end_response)})
         .finish();
     expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
@@ -222,7 +256,9 @@ void a_lost_request_leaves_an_orphan() {
 void a_loss_inside_a_request_keeps_the_request() {
     const std::string long_get = forward(2, "/bb/" + std::string(3000, 'q'));
     Tap tap;
-    tap.play({up(long_get.substr(0, 1000)), lost_up(1000), up(long_get.substr(2000)), down(headers(200) + end_response)}).finish();
+    tap.play({up(long_get.substr(0, 1000)), lost_up(1000), up(long_get.substr(2000)),
+              down(headers(200) + end_response)})
+        .finish();
     expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
                  "0 > request flags 1 bytes " + std::to_string(long_get.size()) + " missing 1000 at 1-3\n" +

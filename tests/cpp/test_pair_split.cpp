@@ -46,8 +46,8 @@ struct World {
         response_begin = {at + 2'000'000, std::max<Time>(early, 600'000)};
         depart = {response_begin[0] + 5000, response_begin[1] + 5000};
         no_tokens_c.assign(static_cast<std::size_t>(n) + 1, 0);
-        problem.parents = {parent_cls, parent_conn, arrive, request_end, response_begin, depart, answered,
-                           {no_tokens_p, {}, {}}, 2};
+        problem.parents = {parent_cls, parent_conn,           arrive, request_end, response_begin, depart,
+                           answered,   {no_tokens_p, {}, {}}, 2};
         problem.children = {child_cls, child_conn, begin, end, end, {no_tokens_c, {}, {}}, 3};
     }
 };
@@ -84,12 +84,13 @@ void compare_with_twin(unsigned seed) {
         parent_of[i] = second;
         loaded |= static_cast<unsigned>(second) << i;
     }
-    if (seed % 2) model.estimate(parent_of);             // untaught and taught models
+    if (seed % 2) model.estimate(parent_of);  // untaught and taught models
 
     double top = -INFINITY, total = 0;
     std::vector<double> to_second(n, 0.0);
     std::map<unsigned, double> probability;
-    for (unsigned split = 0; split < 1u << n; ++split) top = std::max(top, score_of(world, model, candidates, split));
+    for (unsigned split = 0; split < 1u << n; ++split)
+        top = std::max(top, score_of(world, model, candidates, split));
     for (unsigned split = 0; split < 1u << n; ++split) {
         const double weight = std::exp(score_of(world, model, candidates, split) - top);
         total += weight;
@@ -106,11 +107,13 @@ void compare_with_twin(unsigned seed) {
     unsigned best = 0;
     for (std::size_t i = 0; i < n; ++i) best |= static_cast<unsigned>(pair.side()[i]) << i;
     expect_near(score_of(world, model, candidates, best), top, 2e-3, "score of the best split", seed);
-    expect_near(gain, top - score_of(world, model, candidates, loaded), 2e-3, "gain over the loaded split", seed);
+    expect_near(gain, top - score_of(world, model, candidates, loaded), 2e-3, "gain over the loaded split",
+                seed);
 
     std::vector<double> marginal;
     pair.marginals(marginal);
-    for (std::size_t i = 0; i < n; ++i) expect_near(marginal[i], to_second[i] / total, 1e-3, "marginal", seed);
+    for (std::size_t i = 0; i < n; ++i)
+        expect_near(marginal[i], to_second[i] / total, 1e-3, "marginal", seed);
 
     std::map<unsigned, int> drawn;
     constexpr int kDraws = 4000;
@@ -123,7 +126,8 @@ void compare_with_twin(unsigned seed) {
     for (const auto& [split, weight] : probability) {
         const double p = weight / total;
         const double bound = 5 * std::sqrt(p * (1 - p) / kDraws) + 1e-3;
-        expect_near(drawn[split] / static_cast<double>(kDraws), p, bound, "share of a split among the draws", seed);
+        expect_near(drawn[split] / static_cast<double>(kDraws), p, bound, "share of a split among the draws",
+                    seed);
     }
 }
 

@@ -111,7 +111,8 @@ void flow_table_agrees_with_a_map() {
     for (std::uint32_t index = 0; index < 20'000; ++index) {
         const auto known = twin.find(index);
         if (known == twin.end()) continue;
-        const auto found = table.find(known->second, [&](std::uint32_t candidate) { return candidate == index; });
+        const auto found =
+            table.find(known->second, [&](std::uint32_t candidate) { return candidate == index; });
         expect(found == index, "every index is found");
     }
 }

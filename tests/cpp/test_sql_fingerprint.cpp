@@ -15,7 +15,8 @@ int failures = 0;
 
 void expect_equal(const std::string& actual, const std::string& expected, const std::string& what) {
     if (actual == expected) return;
-    std::fprintf(stderr, "FAILED %s\n  expected: %s\n  actual:   %s\n", what.c_str(), expected.c_str(), actual.c_str());
+    std::fprintf(stderr, "FAILED %s\n  expected: %s\n  actual:   %s\n", what.c_str(), expected.c_str(),
+                 actual.c_str());
     ++failures;
 }
 
@@ -41,23 +42,32 @@ struct Case {
 
 const Case kMysqlCases[] = {
     {"SELECT a FROM t1 WHERE id = 5", "SELECT a FROM t1 WHERE id = ? | #5"},
-    {"select * from t where a=-5 and b = - 3 and c=4-2", "select * from t where a=? and b = - ? and c=?-? | #-5 | #3 | #4 | #2"},
-    {"SELECT -1, a -1, (a)-1, `a`-1, 'a'-1", "SELECT ?, a -?, (a)-?, `a`-?, ?-? | #-1 | #1 | #1 | #1 | a | #1"},
-    {"SELECT 1.5, .5, 5., 1e3, 1.50e-2, 0.0, 007", "SELECT ?, ?, ?, ?, ?, ?, ? | #1.5 | #0.5 | #5 | #1000 | #0.015 | #0 | #7"},
+    {"select * from t where a=-5 and b = - 3 and c=4-2",
+     "select * from t where a=? and b = - ? and c=?-? | #-5 | #3 | #4 | #2"},
+    {"SELECT -1, a -1, (a)-1, `a`-1, 'a'-1",
+     "SELECT ?, a -?, (a)-?, `a`-?, ?-? | #-1 | #1 | #1 | #1 | a | #1"},
+    {"SELECT 1.5, .5, 5., 1e3, 1.50e-2, 0.0, 007",
+     "SELECT ?, ?, ?, ?, ?, ?, ? | #1.5 | #0.5 | #5 | #1000 | #0.015 | #0 | #7"},
     {"SELECT 0xFF, x'FF', X'4142', b'101', 0b11", "SELECT ?, ?, ?, ?, ? | #255 | #255 | #16706 | #5 | #3"},
     {"SELECT 'it''s', \"say \"\"x\"\"\", 'a\\'b', '\\n'", "SELECT ?, ?, ?, ? | it's | say \"x\" | a'b | \n"},
-    {"SELECT _utf8'abc', _latin1 'x', N'y', DATE '2020-01-02'", "SELECT ?, ?, ?, DATE ? | abc | x | y | 2020-01-02"},
-    {"SELECT t1.a2, `x``1`, @v1, @@s2, a$1, _x1 FROM db1.t", "SELECT t1.a2, `x``1`, @v1, @@s2, a$1, _x1 FROM db1.t"},
+    {"SELECT _utf8'abc', _latin1 'x', N'y', DATE '2020-01-02'",
+     "SELECT ?, ?, ?, DATE ? | abc | x | y | 2020-01-02"},
+    {"SELECT t1.a2, `x``1`, @v1, @@s2, a$1, _x1 FROM db1.t",
+     "SELECT t1.a2, `x``1`, @v1, @@s2, a$1, _x1 FROM db1.t"},
     {"SELECT 1st, 2e, t.3a FROM 4b", "SELECT 1st, 2e, t.3a FROM 4b"},
-    {"SELECT a FROM t WHERE b IN (1, 2,3) AND c NOT IN ('x')", "SELECT a FROM t WHERE b IN (?+) AND c NOT IN (?+) | #1 | #2 | #3 | x"},
+    {"SELECT a FROM t WHERE b IN (1, 2,3) AND c NOT IN ('x')",
+     "SELECT a FROM t WHERE b IN (?+) AND c NOT IN (?+) | #1 | #2 | #3 | x"},
     {"SELECT a WHERE b in(?,?) and c IN ( NULL , -1 )", "SELECT a WHERE b in(?+) and c IN (?+) | #-1"},
     {"SELECT a WHERE (b,c) IN ((1,2), (3,4))", "SELECT a WHERE (b,c) IN ((?+)) | #1 | #2 | #3 | #4"},
-    {"SELECT a WHERE b IN (SELECT c FROM d WHERE e = 1)", "SELECT a WHERE b IN (SELECT c FROM d WHERE e = ?) | #1"},
+    {"SELECT a WHERE b IN (SELECT c FROM d WHERE e = 1)",
+     "SELECT a WHERE b IN (SELECT c FROM d WHERE e = ?) | #1"},
     {"SELECT a WHERE b IN (1, c, 2)", "SELECT a WHERE b IN (?, c, ?) | #1 | #2"},
-    {"INSERT INTO t (a,b) VALUES (1,'x'),(2,'y') , (3, NULL)", "INSERT INTO t (a,b) VALUES (?, ?) | #1 | x | #2 | y | #3"},
+    {"INSERT INTO t (a,b) VALUES (1,'x'),(2,'y') , (3, NULL)",
+     "INSERT INTO t (a,b) VALUES (?, ?) | #1 | x | #2 | y | #3"},
     {"INSERT INTO t VALUES (1,NOW()),(2,NOW())", "INSERT INTO t VALUES (?,NOW()) | #1 | #2"},
     {"INSERT INTO t VALUES (1,f(2)),(2,3) ON DUPLICATE KEY UPDATE a=VALUES(a), b=4",
-     "INSERT INTO t VALUES (?,f(?)), (?, ?) ON DUPLICATE KEY UPDATE a=VALUES(a), b=? | #1 | #2 | #2 | #3 | #4"},
+     "INSERT INTO t VALUES (?,f(?)), (?, ?) ON DUPLICATE KEY UPDATE a=VALUES(a), b=? | #1 | #2 | #2 | #3 | "
+     "#4"},
     {"SELECT /* c 1 */ a -- x 2\nFROM t # y 3\nWHERE b=1", "SELECT a FROM t WHERE b=? | #1"},
     {"/* ID=abc */ SELECT 1 /* tail */ ; ", "SELECT ? | #1"},
     {"SELECT a/**/b,c--1", "SELECT a b,c-? | #-1"},
@@ -67,18 +77,22 @@ const Case kMysqlCases[] = {
     {"SELECT 'unterminated", "SELECT ? | unterminated"},
     {"SELECT a->'$.x', b->>\"$.y\" FROM t", "SELECT a->?, b->>? FROM t | $.x | $.y"},
     {"SELECT a FROM t LIMIT 10, 20", "SELECT a FROM t LIMIT ?, ? | #10 | #20"},
-    {"UPDATE t SET a = NULL, b = a + 1 WHERE c IS NULL", "UPDATE t SET a = NULL, b = a + ? WHERE c IS NULL | #1"},
+    {"UPDATE t SET a = NULL, b = a + 1 WHERE c IS NULL",
+     "UPDATE t SET a = NULL, b = a + ? WHERE c IS NULL | #1"},
     {"SELECT ?", "SELECT ?"},
     {"", ""},
     {";", ""},
     {"-- only a comment", ""},
-    {"SELECT 12345678901234567890123456789012345678901234567890", "SELECT ? | #1.234567890123456789012345678901234567890123456789e49"},
+    {"SELECT 12345678901234567890123456789012345678901234567890",
+     "SELECT ? | #1.234567890123456789012345678901234567890123456789e49"},
     {"SELECT 0x4142434445464748494A4B", "SELECT ? | ABCDEFGHIJK"},
 };
 
 const Case kPostgresCases[] = {
-    {"SELECT \"a1\" FROM t WHERE b = $1 AND c = E'x\\'y' AND d = 'back\\'", "SELECT \"a1\" FROM t WHERE b = ? AND c = ? AND d = ? | x'y | back\\"},
-    {"SELECT $$it's 1$$, $q$a$$b$q$, a#>>'{b}', 5::int", "SELECT ?, ?, a#>>?, ?::int | it's 1 | a$$b | {b} | #5"},
+    {"SELECT \"a1\" FROM t WHERE b = $1 AND c = E'x\\'y' AND d = 'back\\'",
+     "SELECT \"a1\" FROM t WHERE b = ? AND c = ? AND d = ? | x'y | back\\"},
+    {"SELECT $$it's 1$$, $q$a$$b$q$, a#>>'{b}', 5::int",
+     "SELECT ?, ?, a#>>?, ?::int | it's 1 | a$$b | {b} | #5"},
     {"SELECT 1 /* a /* b */ c */ --x", "SELECT ? | #1"},
     {"SELECT a WHERE b IN ($1, $2)", "SELECT a WHERE b IN (?+)"},
 };
@@ -87,11 +101,13 @@ const Case kPostgresCases[] = {
 
 struct Token {
     enum Kind { word, value, sign, blank, quoted } kind;
-    std::string text;   // as it stands in the fingerprint
+    std::string text;  // as it stands in the fingerprint
     bool literal = false;
 };
 
-bool ident(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || (c & 0x80) != 0; }
+bool ident(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || (c & 0x80) != 0;
+}
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool space(char c) { return c == ' ' || (c >= 9 && c <= 13); }
 std::string folded(std::string s) {
@@ -109,7 +125,8 @@ std::vector<Token> twin_tokens(const std::string& s) {
         if (space(c)) {
             add_blank();
             ++i;
-        } else if (c == '#' || (c == '-' && i + 1 < s.size() && s[i + 1] == '-' && (i + 2 == s.size() || space(s[i + 2])))) {
+        } else if (c == '#' || (c == '-' && i + 1 < s.size() && s[i + 1] == '-' &&
+                                (i + 2 == s.size() || space(s[i + 2])))) {
             while (i < s.size() && s[i] != '\n') ++i;
             ++i;
             add_blank();
@@ -120,10 +137,14 @@ std::vector<Token> twin_tokens(const std::string& s) {
         } else if (c == '\'' || c == '"') {
             std::size_t j = i + 1;
             while (j < s.size()) {
-                if (s[j] == '\\') j += 2;
-                else if (s[j] == c && j + 1 < s.size() && s[j + 1] == c) j += 2;
-                else if (s[j] == c) break;
-                else ++j;
+                if (s[j] == '\\')
+                    j += 2;
+                else if (s[j] == c && j + 1 < s.size() && s[j + 1] == c)
+                    j += 2;
+                else if (s[j] == c)
+                    break;
+                else
+                    ++j;
             }
             i = j + 1;
             out.push_back({Token::value, "?", true});
@@ -174,7 +195,8 @@ std::string twin(const std::string& text) {
             if (j > 0) {
                 const Token& before = signs[j - 1];
                 unary = before.kind == Token::sign && before.text != ")";
-                for (const char* word : kValueWords) unary |= before.kind == Token::word && folded(before.text) == word;
+                for (const char* word : kValueWords)
+                    unary |= before.kind == Token::word && folded(before.text) == word;
             }
             if (unary) continue;
         }
@@ -183,7 +205,9 @@ std::string twin(const std::string& text) {
     tokens = signs;
     // Lists.
     std::string out;
-    const auto skip_blank = [&](std::size_t i) { return i < tokens.size() && tokens[i].kind == Token::blank ? i + 1 : i; };
+    const auto skip_blank = [&](std::size_t i) {
+        return i < tokens.size() && tokens[i].kind == Token::blank ? i + 1 : i;
+    };
     // One past the list of values that opens at `i`, 0 when it is something else.
     const auto list_end = [&](std::size_t i, std::size_t& count) -> std::size_t {
         count = 0;
@@ -191,7 +215,9 @@ std::string twin(const std::string& text) {
             i = skip_blank(i);
             if (i >= tokens.size()) return 0;
             const std::string word = folded(tokens[i].text);
-            if (tokens[i].kind != Token::value && word != "null" && word != "true" && word != "false" && word != "default") return 0;
+            if (tokens[i].kind != Token::value && word != "null" && word != "true" && word != "false" &&
+                word != "default")
+                return 0;
             ++count;
             i = skip_blank(i + 1);
             if (i >= tokens.size()) return 0;
@@ -204,7 +230,8 @@ std::string twin(const std::string& text) {
         if (tokens[i].text == "(" && tokens[i].kind == Token::sign && i > 0) {
             std::size_t j = i;
             if (j > 0 && tokens[j - 1].kind == Token::blank) --j;
-            const std::string word = j > 0 && tokens[j - 1].kind == Token::word ? folded(tokens[j - 1].text) : "";
+            const std::string word =
+                j > 0 && tokens[j - 1].kind == Token::word ? folded(tokens[j - 1].text) : "";
             std::size_t count = 0;
             if (word == "in") {
                 if (const std::size_t end = list_end(i, count); end != 0) {
@@ -247,29 +274,42 @@ std::string random_statement(std::mt19937& random) {
         return std::string(choices.begin()[random() % choices.size()]);
     };
     const auto value = [&] {
-        return pick({"1", "22", "'a'", "'it''s'", "\"q\"", "'b\\'c'", "3.5", "?", "NULL", "-7", "'a-long-string-of-text'", "12345678901"});
+        return pick({"1", "22", "'a'", "'it''s'", "\"q\"", "'b\\'c'", "3.5", "?", "NULL", "-7",
+                     "'a-long-string-of-text'", "12345678901"});
     };
     const auto blank = [&] { return pick({"", " ", " ", "  ", "\n", " /* c'1 */ ", "\t", " -- x\n"}); };
     std::string s = pick({"SELECT", "select", "UPDATE t1 SET", " SELECT"}) + " ";
     const unsigned parts = 1 + random() % 6;
     for (unsigned i = 0; i < parts; ++i) {
         switch (random() % 8) {
-            case 0: s += " " + pick({"a", "t1", "`b 1`", "col_2", "a_very_long_column_name", "x"}); break;
-            case 1: s += " " + value(); break;
-            case 2: s += pick({"f(a)", "f(1)", ",", "=", "<", "+", "-", "*", ";"}); break;
+            case 0:
+                s += " " + pick({"a", "t1", "`b 1`", "col_2", "a_very_long_column_name", "x"});
+                break;
+            case 1:
+                s += " " + value();
+                break;
+            case 2:
+                s += pick({"f(a)", "f(1)", ",", "=", "<", "+", "-", "*", ";"});
+                break;
             case 3:
             case 4: {
                 s += pick({" IN", " in ", " VALUES", " values "});
                 s += "(";
                 const unsigned n = 1 + random() % 3;
-                for (unsigned k = 0; k < n; ++k) s += (k > 0 ? "," : "") + pick({"", " "}) + value() + pick({"", " "});
+                for (unsigned k = 0; k < n; ++k)
+                    s += (k > 0 ? "," : "") + pick({"", " "}) + value() + pick({"", " "});
                 s += ")";
                 if (random() % 3 == 0) s += pick({",", " , "}) + "(" + value() + "," + value() + ")";
                 break;
             }
-            case 5: s += " AND b1 = " + value(); break;
-            case 6: s += " FROM t2 "; break;
-            default: s += blank();
+            case 5:
+                s += " AND b1 = " + value();
+                break;
+            case 6:
+                s += " FROM t2 ";
+                break;
+            default:
+                s += blank();
         }
         s += blank();
     }
@@ -284,12 +324,15 @@ int main() {
     SqlFingerprinter postgres(SqlDialect::postgres);
     for (const Case& c : kPostgresCases) expect_equal(run(postgres, c.text), c.expected, c.text);
 
-    expect_equal(run(mysql, "SELECT a FROM t WHERE b IN (1, 2, 3", true), "SELECT a FROM t WHERE b IN (?+) | #1 | #2 | #3", "cut IN list");
-    expect_equal(run(mysql, "INSERT INTO t VALUES (1, 'a'), (2, 'b", true), "INSERT INTO t VALUES (?, ?) | #1 | a | #2 | b", "cut row");
+    expect_equal(run(mysql, "SELECT a FROM t WHERE b IN (1, 2, 3", true),
+                 "SELECT a FROM t WHERE b IN (?+) | #1 | #2 | #3", "cut IN list");
+    expect_equal(run(mysql, "INSERT INTO t VALUES (1, 'a'), (2, 'b", true),
+                 "INSERT INTO t VALUES (?, ?) | #1 | a | #2 | b", "cut row");
     expect_equal(run(mysql, "SELECT a FROM tab", true), "SELECT a FROM ...", "cut word");
 
     mysql.scan("  SELECT  a /* x */ FROM t -- y\n WHERE b = 'c  d' ; ");
-    expect_equal(std::string(mysql.statement()), "SELECT a FROM t WHERE b = 'c  d'", "statement without comments");
+    expect_equal(std::string(mysql.statement()), "SELECT a FROM t WHERE b = 'c  d'",
+                 "statement without comments");
     mysql.scan("SELECT 1;");
     expect_equal(std::string(mysql.statement()), "SELECT 1", "statement as it is");
     mysql.scan("SELECT ? , '?', ?");

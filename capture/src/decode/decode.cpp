@@ -32,7 +32,8 @@ bool PacketDecoder::decode(const Packet& packet, Segment& segment) {
 bool PacketDecoder::link_layer(const Packet& packet, Rest rest, Segment& segment) {
     const auto skip = [&](std::size_t n) { return Rest{rest.p + n, rest.captured - n, rest.length - n}; };
     switch (packet.link) {
-        case LinkType::ethernet: return refuse("decode.short_ethernet");
+        case LinkType::ethernet:
+            return refuse("decode.short_ethernet");
         case LinkType::null:
         case LinkType::loop: {
             if (rest.captured < 4) return refuse("decode.short_loopback");
@@ -70,38 +71,60 @@ bool PacketDecoder::ether_type(std::uint16_t type, Rest rest, Segment& segment) 
         rest = {rest.p + 4, rest.captured - 4, rest.length - 4};
     }
     switch (type) {
-        case kIpv4: return ipv4(rest, segment);
-        case kIpv6: return ipv6(rest, segment);
-        case 0x0806: return refuse("decode.arp");
-        case 0x8035: return refuse("decode.rarp");
+        case kIpv4:
+            return ipv4(rest, segment);
+        case kIpv6:
+            return ipv6(rest, segment);
+        case 0x0806:
+            return refuse("decode.arp");
+        case 0x8035:
+            return refuse("decode.rarp");
         case 0x8847:
-        case 0x8848: return refuse("decode.mpls");
+        case 0x8848:
+            return refuse("decode.mpls");
         case 0x8863:
-        case 0x8864: return refuse("decode.pppoe");
-        case 0x88cc: return refuse("decode.lldp");
-        case 0x8808: return refuse("decode.pause_frame");
-        case 0x88e5: return refuse("decode.macsec");
-        default: return refuse(type < 0x600 ? "decode.llc" : "decode.unknown_ethertype");
+        case 0x8864:
+            return refuse("decode.pppoe");
+        case 0x88cc:
+            return refuse("decode.lldp");
+        case 0x8808:
+            return refuse("decode.pause_frame");
+        case 0x88e5:
+            return refuse("decode.macsec");
+        default:
+            return refuse(type < 0x600 ? "decode.llc" : "decode.unknown_ethertype");
     }
 }
 
 bool PacketDecoder::other_protocol(std::uint8_t protocol) {
     switch (protocol) {
         case 1:
-        case 58: return refuse("decode.icmp");
-        case 2: return refuse("decode.igmp");
+        case 58:
+            return refuse("decode.icmp");
+        case 2:
+            return refuse("decode.igmp");
         case 4:
-        case 41: return refuse("decode.ip_in_ip");
-        case 17: return refuse("decode.udp");
-        case 47: return refuse("decode.gre");
+        case 41:
+            return refuse("decode.ip_in_ip");
+        case 17:
+            return refuse("decode.udp");
+        case 47:
+            return refuse("decode.gre");
         case 50:
-        case 51: return refuse("decode.ipsec");
-        case 59: return refuse("decode.ipv6_no_next_header");
-        case 89: return refuse("decode.ospf");
-        case 103: return refuse("decode.pim");
-        case 112: return refuse("decode.vrrp");
-        case 132: return refuse("decode.sctp");
-        default: return refuse("decode.unknown_ip_protocol");
+        case 51:
+            return refuse("decode.ipsec");
+        case 59:
+            return refuse("decode.ipv6_no_next_header");
+        case 89:
+            return refuse("decode.ospf");
+        case 103:
+            return refuse("decode.pim");
+        case 112:
+            return refuse("decode.vrrp");
+        case 132:
+            return refuse("decode.sctp");
+        default:
+            return refuse("decode.unknown_ip_protocol");
     }
 }
 
@@ -111,7 +134,8 @@ bool PacketDecoder::ipv4(Rest rest, Segment& segment) {
     const std::size_t header = std::size_t{p[0]} % 16 * 4;
     if (p[0] >> 4 != 4 || header < 20) return refuse("decode.bad_ipv4_header");
     std::size_t total = load_be16(p + 2);
-    if (total == 0) total = rest.length;  // segmentation offload: the length did not fit or is filled in later
+    if (total == 0)
+        total = rest.length;  // segmentation offload: the length did not fit or is filled in later
     if (total < header) return refuse("decode.bad_ipv4_length");
     if (total > rest.length) {
         counters_.add("decode.ipv4_longer_than_frame", 1, Unit::packets);
@@ -149,8 +173,9 @@ bool PacketDecoder::ipv6(Rest rest, Segment& segment) {
         if (next == 44) {  // fragment header; offset 0 without more fragments is a whole packet
             if (load_be16(p + at + 2) & 0xfff9) return refuse("decode.ipv6_fragment");
         }
-        const std::size_t size = next == 44 ? 8 : next == 51 ? (std::size_t{p[at + 1]} + 2) * 4
-                                                             : (std::size_t{p[at + 1]} + 1) * 8;
+        const std::size_t size = next == 44   ? 8
+                                 : next == 51 ? (std::size_t{p[at + 1]} + 2) * 4
+                                              : (std::size_t{p[at + 1]} + 1) * 8;
         next = p[at];
         if (captured < at + size) return refuse("decode.short_ipv6_extension");
         at += size;
@@ -171,11 +196,14 @@ bool PacketDecoder::tcp(Rest rest, const Address& source, const Address& target,
     segment.payload = p + header;
     segment.captured = static_cast<std::uint32_t>(rest.captured - header);
     segment.missing = static_cast<std::uint32_t>(rest.length - rest.captured);
-    const std::uint64_t last = header >= 28 ? load_host<std::uint64_t>(p + header - 8) : 0;  // usually the timestamps
+    const std::uint64_t last =
+        header >= 28 ? load_host<std::uint64_t>(p + header - 8) : 0;  // usually the timestamps
     segment.header_mix = static_cast<std::uint32_t>(mix64(load_host<std::uint64_t>(p + 8), last));
 
-    const std::uint64_t x = source.low * 0x9E3779B97F4A7C15u + source.high * 0xC2B2AE3D27D4EB4Fu + source_port;
-    const std::uint64_t y = target.low * 0x9E3779B97F4A7C15u + target.high * 0xC2B2AE3D27D4EB4Fu + target_port;
+    const std::uint64_t x =
+        source.low * 0x9E3779B97F4A7C15u + source.high * 0xC2B2AE3D27D4EB4Fu + source_port;
+    const std::uint64_t y =
+        target.low * 0x9E3779B97F4A7C15u + target.high * 0xC2B2AE3D27D4EB4Fu + target_port;
     segment.hash = mix64(x + y + tap_point_, x ^ y);  // the same for both directions
     const bool first = source != target ? source < target : source_port <= target_port;
     segment.side = first ? 0 : 1;

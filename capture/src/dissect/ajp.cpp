@@ -19,7 +19,8 @@ Probe looks_like_request(Bytes payload) noexcept {
     constexpr std::string_view http = "HTTP/";
     if (payload.empty()) return Probe::need_more;
     if (payload[0] != static_cast<std::uint8_t>(Type::forward_request)) return Probe::no;
-    if (payload.size() >= 2 && method_name(payload[1]) == nullptr && payload[1] != kStoredMethod) return Probe::no;
+    if (payload.size() >= 2 && method_name(payload[1]) == nullptr && payload[1] != kStoredMethod)
+        return Probe::no;
     if (payload.size() >= 3 && payload[2] != 0) return Probe::no;
     if (payload.size() >= 4 && (payload[3] < 6 || payload[3] > 16)) return Probe::no;
     for (std::size_t i = 0; i < http.size(); ++i) {
@@ -37,7 +38,8 @@ Probe looks_like_answer(std::size_t length, Bytes payload) noexcept {
             if (length < 3) return Probe::no;
             if (payload.size() < 3) return Probe::need_more;
             // The 00 behind the data is missing from some containers' flush packets.
-            return load_be16(&payload[1]) + std::size_t{4} == length || load_be16(&payload[1]) + std::size_t{3} == length
+            return load_be16(&payload[1]) + std::size_t{4} == length ||
+                           load_be16(&payload[1]) + std::size_t{3} == length
                        ? Probe::yes
                        : Probe::no;
         case Type::send_headers: {
@@ -46,10 +48,14 @@ Probe looks_like_answer(std::size_t length, Bytes payload) noexcept {
             const std::uint16_t status = load_be16(&payload[1]);
             return status >= 100 && status <= 999 ? Probe::yes : Probe::no;
         }
-        case Type::end_response: return length == 2 ? Probe::yes : Probe::no;
-        case Type::get_body_chunk: return length == 3 ? Probe::yes : Probe::no;
-        case Type::cpong: return length == 1 ? Probe::yes : Probe::no;
-        default: return Probe::no;
+        case Type::end_response:
+            return length == 2 ? Probe::yes : Probe::no;
+        case Type::get_body_chunk:
+            return length == 3 ? Probe::yes : Probe::no;
+        case Type::cpong:
+            return length == 1 ? Probe::yes : Probe::no;
+        default:
+            return Probe::no;
     }
 }
 
@@ -77,14 +83,16 @@ Probe looks_like_container(Bytes bytes) noexcept {
 std::size_t find_packet(Bytes bytes, Direction direction) noexcept {
     for (std::size_t at = 0; at < bytes.size(); ++at) {
         const Bytes rest = bytes.subspan(at);
-        const Probe probe = direction == Direction::to_server ? looks_like_web_server(rest) : looks_like_container(rest);
+        const Probe probe =
+            direction == Direction::to_server ? looks_like_web_server(rest) : looks_like_container(rest);
         if (probe != Probe::no) return at;
     }
     return bytes.size();
 }
 
 bool equals_ignoring_case(std::string_view text, std::string_view lower) noexcept {
-    return text.size() == lower.size() && std::equal(text.begin(), text.end(), lower.begin(), [](char a, char b) {
+    return text.size() == lower.size() &&
+           std::equal(text.begin(), text.end(), lower.begin(), [](char a, char b) {
                return (a >= 'A' && a <= 'Z' ? static_cast<char>(a | 0x20) : a) == b;
            });
 }
@@ -108,7 +116,8 @@ Probe AjpDissector::probe(Bytes bytes, Direction direction) noexcept {
     if (bytes.empty()) return Probe::need_more;
     if (direction == Direction::to_client) return looks_like_container(bytes);
     const Probe answer = looks_like_web_server(bytes);
-    if (answer != Probe::no || bytes.size() < kHeader + 2 || bytes[0] != 0x12 || bytes[1] != 0x34) return answer;
+    if (answer != Probe::no || bytes.size() < kHeader + 2 || bytes[0] != 0x12 || bytes[1] != 0x34)
+        return answer;
     // Joined midstream, at a body packet.
     const std::size_t length = load_be16(&bytes[2]);
     return length > 2 && load_be16(&bytes[kHeader]) == length - 2 ? Probe::yes : Probe::no;
@@ -132,7 +141,8 @@ Parsed AjpDissector::parse(Direction direction, Bytes bytes, Recorder& recorder)
             pos = found;
             if (found == size) break;
             const Bytes rest = bytes.subspan(found);
-            const Probe sure = direction == Direction::to_server ? looks_like_web_server(rest) : looks_like_container(rest);
+            const Probe sure =
+                direction == Direction::to_server ? looks_like_web_server(rest) : looks_like_container(rest);
             if (sure == Probe::need_more) break;
             s.lost = false;
             continue;
@@ -148,12 +158,12 @@ Parsed AjpDissector::parse(Direction direction, Bytes bytes, Recorder& recorder)
         const std::size_t length = load_be16(&bytes[here + 2]);
         const std::size_t have = std::min(size - here - kHeader, length);
         const Bytes payload = bytes.subspan(here + kHeader, have);
-        const std::size_t wanted = direction == Direction::to_server
-                                       ? wanted_of_server(length, payload)
-                                       : std::min<std::size_t>(length, 3);
+        const std::size_t wanted = direction == Direction::to_server ? wanted_of_server(length, payload)
+                                                                     : std::min<std::size_t>(length, 3);
         if (have < wanted) {
             // Reported now, so that a loss inside the packet does not lose the message.
-            if (direction == Direction::to_server && !s.begun && owed_ == 0 && looks_like_request(payload) == Probe::yes) {
+            if (direction == Direction::to_server && !s.begun && owed_ == 0 &&
+                looks_like_request(payload) == Probe::yes) {
                 begin_request(here, recorder);
                 s.begun = true;
             }
@@ -210,10 +220,14 @@ void AjpDissector::web_server_packet(std::size_t length, Bytes payload, std::uin
             forward_request(payload, recorder);
             recorder.end(request_, next);
             return;
-        case Type::cping: return alone(Direction::to_server, MessageKind::one_way, "CPING", at, next, recorder);
-        case Type::shutdown: return alone(Direction::to_server, MessageKind::one_way, "SHUTDOWN", at, next, recorder);
-        case Type::ping: return alone(Direction::to_server, MessageKind::one_way, "PING", at, next, recorder);
-        default: break;
+        case Type::cping:
+            return alone(Direction::to_server, MessageKind::one_way, "CPING", at, next, recorder);
+        case Type::shutdown:
+            return alone(Direction::to_server, MessageKind::one_way, "SHUTDOWN", at, next, recorder);
+        case Type::ping:
+            return alone(Direction::to_server, MessageKind::one_way, "PING", at, next, recorder);
+        default:
+            break;
     }
     recorder.count("ajp.unknown_packet");
     recorder.remainder(Direction::to_server, "ajp.unknown_packet");
@@ -230,8 +244,8 @@ void AjpDissector::begin_request(std::uint64_t at, Recorder& recorder) {
     }
 }
 
-void AjpDissector::alone(Direction direction, MessageKind kind, const char* text, std::uint64_t at, std::uint64_t next,
-                         Recorder& recorder) {
+void AjpDissector::alone(Direction direction, MessageKind kind, const char* text, std::uint64_t at,
+                         std::uint64_t next, Recorder& recorder) {
     const MessageRef ref = recorder.begin(direction, kind, at);
     recorder.set_class(ref, protocol, text);
     recorder.end(ref, next);
@@ -265,15 +279,19 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
     for (std::uint16_t i = 0; i < headers && reader.ok(); ++i) {
         const std::uint16_t code = reader.u16();
         std::string_view name;
-        if (code < static_cast<std::uint16_t>(HeaderCode::accept) || code > static_cast<std::uint16_t>(HeaderCode::last)) {
+        if (code < static_cast<std::uint16_t>(HeaderCode::accept) ||
+            code > static_cast<std::uint16_t>(HeaderCode::last)) {
             name = reader.text_of(code);
         }
         const std::string_view value = reader.text();
-        if (code == static_cast<std::uint16_t>(HeaderCode::content_length) || equals_ignoring_case(name, "content-length")) {
+        if (code == static_cast<std::uint16_t>(HeaderCode::content_length) ||
+            equals_ignoring_case(name, "content-length")) {
             content_length = decimal(value);
-        } else if (code == static_cast<std::uint16_t>(HeaderCode::content_type) || equals_ignoring_case(name, "content-type")) {
+        } else if (code == static_cast<std::uint16_t>(HeaderCode::content_type) ||
+                   equals_ignoring_case(name, "content-type")) {
             form = starts_ignoring_case(value, "application/x-www-form-urlencoded");
-        } else if (code == static_cast<std::uint16_t>(HeaderCode::cookie) || equals_ignoring_case(name, "cookie")) {
+        } else if (code == static_cast<std::uint16_t>(HeaderCode::cookie) ||
+                   equals_ignoring_case(name, "cookie")) {
             if (extra_count < kMaxHeaders) extras[extra_count++] = {"c", value};
         } else if (starts_ignoring_case(name, "x-")) {
             if (extra_count < kMaxHeaders) extras[extra_count++] = {name, value};
@@ -303,7 +321,8 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
             const std::string_view value = reader.text();
             if (text == "AJP_REMOTE_PORT") {
                 port = value;
-            } else if (!text.starts_with("AJP_") && !text.starts_with("JK_") && attribute_count + 1 < kMaxHeaders) {
+            } else if (!text.starts_with("AJP_") && !text.starts_with("JK_") &&
+                       attribute_count + 1 < kMaxHeaders) {
                 attributes[attribute_count++] = {text, value};
             }
         } else if (code > Attribute::stored_method || code < Attribute::context) {
@@ -321,7 +340,8 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
     if (has_query) target.append("?").append(query);
     const std::string_view method_text =
         method != nullptr ? std::string_view(method)
-                          : (attributes[kMaxHeaders - 1].name.empty() ? std::string_view("UNKNOWN") : attributes[kMaxHeaders - 1].value);
+                          : (attributes[kMaxHeaders - 1].name.empty() ? std::string_view("UNKNOWN")
+                                                                      : attributes[kMaxHeaders - 1].value);
     recorder.set_class(request_, protocol, route_class(method_text, target, scratch));
     request_evidence(recorder, request_, method_text, target);
     for (std::size_t i = 0; i < extra_count; ++i) {
@@ -333,7 +353,8 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
     }
     for (std::size_t i = 0; i < attribute_count; ++i) {
         if (attributes[i].value.empty()) continue;
-        recorder.token(request_, slot_of_name(attributes[i].name), TokenKind::text, as_bytes(attributes[i].value));
+        recorder.token(request_, slot_of_name(attributes[i].name), TokenKind::text,
+                       as_bytes(attributes[i].value));
     }
     if (!remote_address.empty() && !port.empty()) endpoint_evidence(recorder, request_, remote_address, port);
 
@@ -392,12 +413,15 @@ void AjpDissector::container_packet(Bytes payload, std::uint64_t at, std::uint64
         }
         case Type::get_body_chunk:
             ++owed_;
-            if (answer_ == kNoMessage) alone(Direction::to_client, MessageKind::interim, "GET_BODY_CHUNK", at, next, recorder);
+            if (answer_ == kNoMessage)
+                alone(Direction::to_client, MessageKind::interim, "GET_BODY_CHUNK", at, next, recorder);
             return;
         case Type::cpong:
-            if (answer_ == kNoMessage) return alone(Direction::to_client, MessageKind::interim, "CPONG", at, next, recorder);
+            if (answer_ == kNoMessage)
+                return alone(Direction::to_client, MessageKind::interim, "CPONG", at, next, recorder);
             break;
-        default: break;
+        default:
+            break;
     }
     recorder.count("ajp.unknown_packet");
     if (answer_ == kNoMessage) recorder.remainder(Direction::to_client, "ajp.unknown_packet");
@@ -413,7 +437,8 @@ void AjpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& 
         return recorder.borders_kept();
     }
     const bool inside = s.partial > 0 && s.left > kHeader && s.left + missing <= s.partial;
-    const bool known = direction == Direction::to_server && (s.begun || (owed_ > 0 && request_ != kNoMessage));
+    const bool known =
+        direction == Direction::to_server && (s.begun || (owed_ > 0 && request_ != kNoMessage));
     if (inside && known) {
         if (s.begun) {
             recorder.count("ajp.request_head_lost");

@@ -25,9 +25,10 @@ public:
 
 private:
     struct Side {
-        std::uint64_t skip = 0;       // rest of a packet that a gap went through
-        std::uint64_t left = 0;       // bytes that the last parse call gave back
-        std::uint64_t partial = 0;    // length of the packet that starts with them; 0: not even its header is there
+        std::uint64_t skip = 0;  // rest of a packet that a gap went through
+        std::uint64_t left = 0;  // bytes that the last parse call gave back
+        std::uint64_t partial =
+            0;  // length of the packet that starts with them; 0: not even its header is there
         MessageRef due = kNoMessage;  // message that ends when `skip` is done
         bool begun = false;           // the message of that packet is reported already
         bool lost = false;            // packet borders unknown
@@ -36,7 +37,8 @@ private:
     Side& side(Direction d) noexcept { return sides_[static_cast<unsigned>(d)]; }
 
     std::size_t wanted_of_server(std::size_t length, Bytes payload) const noexcept;
-    void web_server_packet(std::size_t length, Bytes payload, std::uint64_t at, std::uint64_t next, Recorder& recorder);
+    void web_server_packet(std::size_t length, Bytes payload, std::uint64_t at, std::uint64_t next,
+                           Recorder& recorder);
     void container_packet(Bytes payload, std::uint64_t at, std::uint64_t next, Recorder& recorder);
     bool is_body(std::size_t length, Bytes payload) const noexcept;
     void begin_request(std::uint64_t at, Recorder& recorder);
@@ -47,11 +49,11 @@ private:
                Recorder& recorder);
 
     Side sides_[2];
-    MessageRef request_ = kNoMessage;   // the last FORWARD_REQUEST
-    MessageRef answer_ = kNoMessage;    // open response
-    std::uint32_t owed_ = 0;            // body packets that the container waits for
-    bool form_ = false;                 // the next body packet starts an urlencoded form
-    std::uint64_t form_bytes_ = 0;      // its content length
+    MessageRef request_ = kNoMessage;  // the last FORWARD_REQUEST
+    MessageRef answer_ = kNoMessage;   // open response
+    std::uint32_t owed_ = 0;           // body packets that the container waits for
+    bool form_ = false;                // the next body packet starts an urlencoded form
+    std::uint64_t form_bytes_ = 0;     // its content length
 };
 
 }  // namespace tapscope

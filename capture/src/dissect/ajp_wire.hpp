@@ -20,29 +20,76 @@ inline constexpr std::size_t kHeader = 4;
 inline constexpr std::uint16_t kMagicToContainer = 0x1234, kMagicToServer = 0x4142;
 
 enum class Type : std::uint8_t {
-    forward_request = 2, send_body_chunk = 3, send_headers = 4, end_response = 5, get_body_chunk = 6, shutdown = 7,
-    ping = 8, cpong = 9, cping = 10,
+    forward_request = 2,
+    send_body_chunk = 3,
+    send_headers = 4,
+    end_response = 5,
+    get_body_chunk = 6,
+    shutdown = 7,
+    ping = 8,
+    cpong = 9,
+    cping = 10,
 };
 
 enum class Attribute : std::uint8_t {
-    context = 1, servlet_path = 2, remote_user = 3, auth_type = 4, query_string = 5, route = 6, ssl_cert = 7,
-    ssl_cipher = 8, ssl_session = 9, req_attribute = 10, ssl_key_size = 11, secret = 12, stored_method = 13, end = 0xFF,
+    context = 1,
+    servlet_path = 2,
+    remote_user = 3,
+    auth_type = 4,
+    query_string = 5,
+    route = 6,
+    ssl_cert = 7,
+    ssl_cipher = 8,
+    ssl_session = 9,
+    req_attribute = 10,
+    ssl_key_size = 11,
+    secret = 12,
+    stored_method = 13,
+    end = 0xFF,
 };
 
 // Request header names by code, A001 upwards.
 enum class HeaderCode : std::uint16_t {
-    accept = 0xA001, authorization = 0xA005, content_type = 0xA007, content_length = 0xA008, cookie = 0xA009,
-    cookie2 = 0xA00A, last = 0xA00E,
+    accept = 0xA001,
+    authorization = 0xA005,
+    content_type = 0xA007,
+    content_length = 0xA008,
+    cookie = 0xA009,
+    cookie2 = 0xA00A,
+    last = 0xA00E,
 };
 
 inline constexpr std::uint8_t kStoredMethod = 0xFF;
 
 // nullptr for a code that is none.
 inline const char* method_name(std::uint8_t code) noexcept {
-    constexpr const char* names[] = {
-        "OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE",
-        "LOCK", "UNLOCK", "ACL", "REPORT", "VERSION-CONTROL", "CHECKIN", "CHECKOUT", "UNCHECKOUT", "SEARCH",
-        "MKWORKSPACE", "UPDATE", "LABEL", "MERGE", "BASELINE-CONTROL", "MKACTIVITY"};
+    constexpr const char* names[] = {"OPTIONS",
+                                     "GET",
+                                     "HEAD",
+                                     "POST",
+                                     "PUT",
+                                     "DELETE",
+                                     "TRACE",
+                                     "PROPFIND",
+                                     "PROPPATCH",
+                                     "MKCOL",
+                                     "COPY",
+                                     "MOVE",
+                                     "LOCK",
+                                     "UNLOCK",
+                                     "ACL",
+                                     "REPORT",
+                                     "VERSION-CONTROL",
+                                     "CHECKIN",
+                                     "CHECKOUT",
+                                     "UNCHECKOUT",
+                                     "SEARCH",
+                                     "MKWORKSPACE",
+                                     "UPDATE",
+                                     "LABEL",
+                                     "MERGE",
+                                     "BASELINE-CONTROL",
+                                     "MKACTIVITY"};
     return code >= 1 && code <= sizeof names / sizeof *names ? names[code - 1] : nullptr;
 }
 

@@ -17,7 +17,8 @@ void Conversation::feed(Direction direction, Half& half, MessageSide& side, Byte
     Window& window = recorder_.window();
     if (half.kept.empty()) [[likely]] {
         const std::uint64_t base = end - bytes.size();
-        window = {direction, base, base, end, {}, time_ns, ack, base == side.delivered ? side.last_ns : time_ns};
+        window = {direction, base,    base, end,
+                  {},        time_ns, ack,  base == side.delivered ? side.last_ns : time_ns};
         parse_all(direction, half, bytes);
         return;
     }
@@ -29,7 +30,8 @@ void Conversation::feed(Direction direction, Half& half, MessageSide& side, Byte
 void Conversation::parse_kept(Direction direction, Half& half) {
     const Mark last = half.marks.back();
     const std::uint64_t base = last.end - half.kept.size();
-    recorder_.window() = {direction, base, base, last.end, half.marks, last.time_ns, last.ack, half.before_ns};
+    recorder_.window() = {direction,  base,         base,     last.end,
+                          half.marks, last.time_ns, last.ack, half.before_ns};
     parse_all(direction, half, half.kept);
 }
 
@@ -89,8 +91,9 @@ void Conversation::keep(Direction, Half& half, Bytes rest) {
     const std::uint64_t begin = window.end - rest.size();
     auto first = std::upper_bound(half.marks.begin(), half.marks.end(), begin,
                                   [](std::uint64_t value, const Mark& mark) { return value < mark.end; });
-    const auto before = std::upper_bound(half.marks.begin(), half.marks.end(), begin - 1,
-                                         [](std::uint64_t value, const Mark& mark) { return value < mark.end; });
+    const auto before =
+        std::upper_bound(half.marks.begin(), half.marks.end(), begin - 1,
+                         [](std::uint64_t value, const Mark& mark) { return value < mark.end; });
     half.before_ns = before->time_ns;
     half.marks.erase(half.marks.begin(), first);
     half.kept.erase(half.kept.begin(), half.kept.begin() + static_cast<std::ptrdiff_t>(used));
@@ -110,12 +113,14 @@ namespace {
 // Whole TLS records, or the start of a hello (RFC 8446 sections 4 and 5.1): content type, version 3.x, length. Its
 // bytes must not be taken for a protocol that can be read.
 bool is_tls(Bytes bytes) noexcept {
-    constexpr std::uint8_t first_type = 20, last_type = 24, handshake = 22, client_hello = 1, server_hello = 2;
+    constexpr std::uint8_t first_type = 20, last_type = 24, handshake = 22, client_hello = 1,
+                           server_hello = 2;
     bool any = false;
     while (bytes.size() >= 6) {
         if (bytes[0] < first_type || bytes[0] > last_type || bytes[1] != 3 || bytes[2] > 4) return false;
         const std::size_t size = 5 + std::size_t{bytes[3]} * 256 + bytes[4];
-        if (size > bytes.size()) return any || (bytes[0] == handshake && (bytes[5] == client_hello || bytes[5] == server_hello));
+        if (size > bytes.size())
+            return any || (bytes[0] == handshake && (bytes[5] == client_hello || bytes[5] == server_hello));
         any = true;
         bytes = bytes.subspan(size);
     }
@@ -126,8 +131,8 @@ bool is_tls(Bytes bytes) noexcept {
 
 // Finds the protocol from the start of a stream or, joined midstream, of a segment. Returns true when `bytes` can be
 // parsed now; otherwise they are kept or counted as unknown.
-bool Conversation::identify(Direction direction, Half& half, Bytes bytes, std::uint64_t end, std::int64_t time_ns,
-                            std::uint64_t ack) {
+bool Conversation::identify(Direction direction, Half& half, Bytes bytes, std::uint64_t end,
+                            std::int64_t time_ns, std::uint64_t ack) {
     if (half.probes > kMaxProbes) return false;
     const bool joined = !half.kept.empty();
     if (joined) {

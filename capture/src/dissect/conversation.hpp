@@ -33,7 +33,8 @@ public:
 
     void gap(Direction direction, std::uint64_t missing);
     void end(Direction direction, std::int64_t time_ns, bool aborted);
-    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) noexcept {
+    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end,
+                       std::int64_t time_ns) noexcept {
         recorder_.attach(exchange_);
         recorder_.retransmitted(direction, begin, end, time_ns);
     }
@@ -41,19 +42,19 @@ public:
     Exchange& exchange() noexcept { return exchange_; }
 
 private:
-    static constexpr std::uint32_t kMaxProbes = 256;      // segments looked at before a direction is given up
+    static constexpr std::uint32_t kMaxProbes = 256;  // segments looked at before a direction is given up
     static constexpr std::size_t kMaxUndecided = 16 * 1024;
 
     struct Half {
-        std::uint64_t skip = 0;             // bytes still to be skipped by counting
-        std::vector<std::uint8_t> kept;     // bytes that must come again, at most kMaxPending
-        std::vector<Mark> marks;            // the segments they came in
-        std::int64_t before_ns = -1;        // packet of the byte before `kept`
+        std::uint64_t skip = 0;          // bytes still to be skipped by counting
+        std::vector<std::uint8_t> kept;  // bytes that must come again, at most kMaxPending
+        std::vector<Mark> marks;         // the segments they came in
+        std::int64_t before_ns = -1;     // packet of the byte before `kept`
         std::uint32_t probes = 0;
     };
 
-    void feed(Direction direction, Half& half, MessageSide& side, Bytes bytes, std::uint64_t end, std::int64_t time_ns,
-              std::uint64_t ack);
+    void feed(Direction direction, Half& half, MessageSide& side, Bytes bytes, std::uint64_t end,
+              std::int64_t time_ns, std::uint64_t ack);
     bool identify(Direction direction, Half& half, Bytes bytes, std::uint64_t end, std::int64_t time_ns,
                   std::uint64_t ack);
     void parse_all(Direction direction, Half& half, Bytes bytes);

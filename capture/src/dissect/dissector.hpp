@@ -29,7 +29,8 @@
 
 namespace tapscope {
 
-using Bytes = std::span<const std::uint8_t>;   // points into the packet or the pending buffer; copy it to keep it
+using Bytes =
+    std::span<const std::uint8_t>;  // points into the packet or the pending buffer; copy it to keep it
 
 enum class Probe : std::uint8_t { no, yes, need_more };
 
@@ -41,12 +42,13 @@ enum class Step : std::uint8_t {
 struct Parsed {
     Step step = Step::ok;
     std::uint64_t consumed = 0;
-    const char* label = nullptr;  // malformed: name of the reason, a string literal such as "http.bad_chunk_size"
+    const char* label =
+        nullptr;  // malformed: name of the reason, a string literal such as "http.bad_chunk_size"
 };
 
 inline constexpr std::size_t kMaxPending = 256 * 1024;
 
-using MessageRef = std::uint64_t;                    // row of the message in the columns
+using MessageRef = std::uint64_t;  // row of the message in the columns
 inline constexpr MessageRef kNoMessage = ~MessageRef{0};
 inline constexpr std::int32_t kNoClass = -1;
 

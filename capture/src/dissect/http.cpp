@@ -52,8 +52,10 @@ Parsed HttpDissector::parse(Direction direction, Bytes bytes, Recorder& recorder
 Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder) {
     Half& side = half(direction);
     switch (side.state) {
-        case State::start: return start(direction, bytes, recorder);
-        case State::head: return head(direction, bytes, recorder);
+        case State::start:
+            return start(direction, bytes, recorder);
+        case State::head:
+            return head(direction, bytes, recorder);
         case State::form: {
             const std::uint64_t wanted = std::min<std::uint64_t>(side.left, kFormBytes);
             side.scanned = bytes.size();
@@ -75,8 +77,11 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
                 return start(direction, bytes, recorder);
             }
             return finish(direction, side.left, recorder);
-        case State::skip: side.state = State::start; return {Step::ok, side.left};
-        case State::chunk_size: return chunk_size(direction, bytes, recorder);
+        case State::skip:
+            side.state = State::start;
+            return {Step::ok, side.left};
+        case State::chunk_size:
+            return chunk_size(direction, bytes, recorder);
         case State::chunk_end: {
             const std::size_t n = bytes[0] == '\n' ? 1 : 2;
             if (bytes.size() < n && bytes[0] == '\r') return {Step::ok, 0};
@@ -86,7 +91,8 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
             side.state = State::chunk_size;
             return {Step::ok, n};
         }
-        case State::trailer: return trailer(direction, bytes, recorder);
+        case State::trailer:
+            return trailer(direction, bytes, recorder);
         case State::until_close:
             if (direction == Direction::to_client && request_since_ && starts_response(bytes) == Probe::yes) {
                 // The client went on and the server answers: the body ended, whatever its head said.
@@ -96,9 +102,11 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
                 return start(direction, bytes, recorder);
             }
             return {Step::ok, bytes.size()};
-        case State::tunnel: return {Step::ok, bytes.size()};
+        case State::tunnel:
+            return {Step::ok, bytes.size()};
         case State::lost:
-        case State::lost_body: return lost(direction, bytes, recorder);
+        case State::lost_body:
+            return lost(direction, bytes, recorder);
     }
     return {Step::ok, bytes.size()};
 }
@@ -169,7 +177,8 @@ Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder)
     if (side.state == State::start || head_is_complete(bytes, side.scanned))
         result = parse_head(direction, bytes, found, label);
     if (result == HeadStep::complete)
-        return direction == Direction::to_server ? request(found, bytes, recorder) : response(found, bytes, recorder);
+        return direction == Direction::to_server ? request(found, bytes, recorder)
+                                                 : response(found, bytes, recorder);
     if (result == HeadStep::malformed) return malformed(direction, 0, label, recorder);
     if (bytes.size() > kMaxHead) return malformed(direction, 0, "http.head_too_long", recorder);
     if (side.state == State::head) {
@@ -183,7 +192,9 @@ Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder)
     if (direction == Direction::to_server) {
         new_request_seen(recorder);
         const std::string_view text = as_text(bytes);
-        const std::uint32_t tag = text.starts_with("HEAD ") ? kHead : text.starts_with("CONNECT ") ? kConnect : kOther;
+        const std::uint32_t tag = text.starts_with("HEAD ")      ? kHead
+                                  : text.starts_with("CONNECT ") ? kConnect
+                                                                 : kOther;
         side.message = recorder.begin(direction, MessageKind::request, 0, tag);
     } else {
         const std::string_view text = as_text(bytes);
@@ -211,7 +222,9 @@ Parsed HttpDissector::request(const HttpHead& head, Bytes, Recorder& recorder) {
     Half& side = half(Direction::to_server);
     if (side.state == State::start) {
         new_request_seen(recorder);
-        const std::uint32_t tag = head.method == "HEAD" ? kHead : head.method == "CONNECT" ? kConnect : kOther;
+        const std::uint32_t tag = head.method == "HEAD"      ? kHead
+                                  : head.method == "CONNECT" ? kConnect
+                                                             : kOther;
         side.message = recorder.begin(Direction::to_server, MessageKind::request, 0, tag);
     }
     const MessageRef ref = side.message;
@@ -283,7 +296,8 @@ Parsed HttpDissector::response(const HttpHead& head, Bytes bytes, Recorder& reco
     if (head.has_length && !head.has_coding) {
         if (!known && head.content_length > 0 && bytes.size() > head.size + 12 &&
             starts_response(bytes.subspan(head.size)) == Probe::yes) {
-            recorder.add_flags(ref, message_flag::suspicious);  // looks like the answer to a HEAD that was not seen
+            recorder.add_flags(
+                ref, message_flag::suspicious);  // looks like the answer to a HEAD that was not seen
             return finish(Direction::to_client, head.size, recorder);
         }
         return finish(Direction::to_client, head.size + head.content_length, recorder);
@@ -313,7 +327,8 @@ Parsed HttpDissector::chunk_size(Direction direction, Bytes bytes, Recorder& rec
     }
     if (digits > 16) recorder.add_flags(side.message, message_flag::suspicious);
     if (digits == 0) return malformed(direction, 0, "http.bad_chunk_size", recorder);
-    const auto* newline = static_cast<const char*>(std::memchr(text.data() + digits, '\n', text.size() - digits));
+    const auto* newline =
+        static_cast<const char*>(std::memchr(text.data() + digits, '\n', text.size() - digits));
     if (newline == nullptr) {
         if (text.size() > kMaxChunkLine) return malformed(direction, 0, "http.chunk_line_too_long", recorder);
         return {Step::ok, 0};
@@ -334,7 +349,8 @@ Parsed HttpDissector::chunk_size(Direction direction, Bytes bytes, Recorder& rec
 Parsed HttpDissector::trailer(Direction direction, Bytes bytes, Recorder& recorder) {
     std::size_t at = 0;
     while (at < bytes.size()) {
-        const auto* newline = static_cast<const std::uint8_t*>(std::memchr(&bytes[at], '\n', bytes.size() - at));
+        const auto* newline =
+            static_cast<const std::uint8_t*>(std::memchr(&bytes[at], '\n', bytes.size() - at));
         if (newline == nullptr) break;
         const std::size_t next = static_cast<std::size_t>(newline - bytes.data()) + 1;
         const std::size_t length = next - at;
@@ -346,7 +362,8 @@ Parsed HttpDissector::trailer(Direction direction, Bytes bytes, Recorder& record
     return {Step::ok, at};
 }
 
-Parsed HttpDissector::malformed(Direction direction, std::uint64_t consumed, const char* label, Recorder& recorder) {
+Parsed HttpDissector::malformed(Direction direction, std::uint64_t consumed, const char* label,
+                                Recorder& recorder) {
     Half& side = half(direction);
     const bool open = side.state != State::start && side.state != State::lost;
     if (open) {
@@ -374,7 +391,8 @@ Parsed HttpDissector::lost(Direction direction, Bytes bytes, Recorder& recorder)
     recorder.remainder(direction, "http.after_loss");
     if (!to_server) {  // a small answer may follow the end of the lost one in the same segment
         const std::string_view text = as_text(bytes);
-        for (std::size_t at = text.find("HTTP/1."); at != std::string_view::npos; at = text.find("HTTP/1.", at + 1))
+        for (std::size_t at = text.find("HTTP/1."); at != std::string_view::npos;
+             at = text.find("HTTP/1.", at + 1))
             if (starts_response(bytes.subspan(at)) == Probe::yes) {
                 side.state = State::start;
                 return {Step::ok, at};
@@ -387,7 +405,9 @@ void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder&
     Half& side = half(direction);
     switch (side.state) {
         case State::start:
-        case State::skip: side.state = State::lost; return;
+        case State::skip:
+            side.state = State::lost;
+            return;
         case State::head:
             recorder.add_flags(side.message, message_flag::truncated);
             recorder.end(side.message, 0);
@@ -414,9 +434,12 @@ void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder&
             side.state = State::lost_body;
             return;
         case State::until_close:
-        case State::tunnel: recorder.borders_kept(); return;
+        case State::tunnel:
+            recorder.borders_kept();
+            return;
         case State::lost:
-        case State::lost_body: return;
+        case State::lost_body:
+            return;
     }
 }
 
@@ -427,7 +450,9 @@ void HttpDissector::on_end(Direction direction, Recorder& recorder) {
             if (recorder.aborted()) recorder.add_flags(side.message, message_flag::unfinished);
             recorder.end_with_stream(side.message);
             break;
-        case State::lost_body: recorder.end(side.message, 0); break;
+        case State::lost_body:
+            recorder.end(side.message, 0);
+            break;
         case State::head:
         case State::form:
         case State::expected:
@@ -440,7 +465,8 @@ void HttpDissector::on_end(Direction direction, Recorder& recorder) {
         case State::start:
         case State::skip:
         case State::tunnel:
-        case State::lost: break;
+        case State::lost:
+            break;
     }
     side.state = State::lost;
 }

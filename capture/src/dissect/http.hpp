@@ -26,16 +26,18 @@ public:
 
 private:
     enum class State : std::uint8_t {
-        start,        // between messages
-        head,         // a message has begun, its head is not complete
-        form,         // `left` bytes of a form body: wait for the part that is looked at
-        expected,     // `left` bytes of body that the client sends after 100 Continue, or never
-        skip,         // `left` bytes whose message is already ended
-        chunk_size, chunk_end, trailer,
+        start,     // between messages
+        head,      // a message has begun, its head is not complete
+        form,      // `left` bytes of a form body: wait for the part that is looked at
+        expected,  // `left` bytes of body that the client sends after 100 Continue, or never
+        skip,      // `left` bytes whose message is already ended
+        chunk_size,
+        chunk_end,
+        trailer,
         until_close,
-        tunnel,       // 101 or CONNECT: not HTTP any more
-        lost,         // bytes are missing: wait for a start line at the start of a segment
-        lost_body,    // the same inside a message whose end is not known
+        tunnel,     // 101 or CONNECT: not HTTP any more
+        lost,       // bytes are missing: wait for a start line at the start of a segment
+        lost_body,  // the same inside a message whose end is not known
     };
     struct Half {
         State state = State::start;
@@ -59,9 +61,9 @@ private:
     void new_request_seen(Recorder& recorder);
 
     Half halves_[2];
-    bool fresh_ = true;            // nothing but a PROXY header can have been seen of the client
-    bool request_since_ = false;   // a request began after the response that runs until close
-    bool rejected_ = false;        // the final response came before the expected body
+    bool fresh_ = true;                       // nothing but a PROXY header can have been seen of the client
+    bool request_since_ = false;              // a request began after the response that runs until close
+    bool rejected_ = false;                   // the final response came before the expected body
     std::string proxy_address_, proxy_port_;  // the client's, by the PROXY header
 };
 

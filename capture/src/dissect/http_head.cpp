@@ -31,8 +31,8 @@ std::string_view trim(std::string_view text) noexcept {
 }
 
 bool is_version(std::string_view text) noexcept {  // "HTTP/1.1"
-    return text.size() >= 8 && std::memcmp(text.data(), "HTTP/", 5) == 0 && is_digit(text[5]) && text[6] == '.' &&
-           is_digit(text[7]);
+    return text.size() >= 8 && std::memcmp(text.data(), "HTTP/", 5) == 0 && is_digit(text[5]) &&
+           text[6] == '.' && is_digit(text[7]);
 }
 
 bool parse_request_line(std::string_view line, HttpHead& head) noexcept {
@@ -40,7 +40,8 @@ bool parse_request_line(std::string_view line, HttpHead& head) noexcept {
     if (space == 0 || space > kMaxMethod) return false;
     head.method = line.substr(0, space);
     std::size_t version = line.size();
-    if (line.size() >= space + 10 && line[line.size() - 9] == ' ' && is_version(line.substr(line.size() - 8))) {
+    if (line.size() >= space + 10 && line[line.size() - 9] == ' ' &&
+        is_version(line.substr(line.size() - 8))) {
         version = line.size() - 9;
     } else {  // blanks behind the version, or a version of an odd length
         version = line.rfind(" HTTP/");
@@ -74,7 +75,8 @@ void read_length(std::string_view value, HttpHead& head) noexcept {
         std::uint64_t length = 0;
         for (char c : one) length = length * 10 + static_cast<std::uint64_t>(c - '0');
         if (head.has_length && head.content_length != length) {
-            head.suspicious = true;  // the first one counts; if that is wrong the next start line does not fit
+            head.suspicious =
+                true;  // the first one counts; if that is wrong the next start line does not fit
             return;
         }
         head.has_length = true;
@@ -91,7 +93,8 @@ void read_coding(std::string_view value, HttpHead& head) noexcept {
     const std::size_t comma = value.rfind(',');
     const std::string_view last = trim(comma == std::string_view::npos ? value : value.substr(comma + 1));
     head.chunked = equals_lower(last, "chunked");
-    if (!head.chunked && !equals_lower(last, "identity") && !equals_lower(last, "gzip")) head.suspicious = true;
+    if (!head.chunked && !equals_lower(last, "identity") && !equals_lower(last, "gzip"))
+        head.suspicious = true;
 }
 
 // Returns true when the field is Transfer-Encoding, whose value may go on in a folded line.
@@ -102,7 +105,8 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
                 read_length(trim(value), head);
             } else if (name.size() == 12 && equals_lower(name, "content-type")) {
                 head.form = starts_lower(trim(value), "application/x-www-form-urlencoded");
-            } else if (name.size() == 6 && equals_lower(name, "cookie") && head.extra_count < HttpHead::kMaxExtras) {
+            } else if (name.size() == 6 && equals_lower(name, "cookie") &&
+                       head.extra_count < HttpHead::kMaxExtras) {
                 head.extras[head.extra_count++] = {name, trim(value)};
             }
             return false;
@@ -118,7 +122,8 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
             if (name.size() > 2 && name[1] == '-' && head.extra_count < HttpHead::kMaxExtras)
                 head.extras[head.extra_count++] = {name, trim(value)};
             return false;
-        default: return false;
+        default:
+            return false;
     }
 }
 
@@ -127,7 +132,8 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
 Probe starts_request(Bytes bytes) noexcept {
     std::size_t i = 0;
     const std::size_t limit = std::min(bytes.size(), kMaxMethod + 1);
-    while (i < limit && (static_cast<unsigned>(bytes[i] - 'A') < 26 || ((bytes[i] == '-' || bytes[i] == '_') && i > 0)))
+    while (i < limit &&
+           (static_cast<unsigned>(bytes[i] - 'A') < 26 || ((bytes[i] == '-' || bytes[i] == '_') && i > 0)))
         ++i;
     if (i == bytes.size()) return Probe::need_more;
     if (i < 3 || bytes[i] != ' ') return Probe::no;
@@ -141,7 +147,8 @@ Probe starts_request(Bytes bytes) noexcept {
         // A method that other line protocols do not have, with an authority or "*".
         return method == "CONNECT" ? Probe::yes : rest.size() < 256 ? Probe::need_more : Probe::no;
     }
-    const std::string_view line = rest.substr(0, static_cast<std::size_t>(static_cast<const char*>(newline) - rest.data()));
+    const std::string_view line =
+        rest.substr(0, static_cast<std::size_t>(static_cast<const char*>(newline) - rest.data()));
     if (line.find("HTTP/") == std::string_view::npos) return Probe::no;
     return as_text(bytes).starts_with("PRI * HTTP/2") ? Probe::no : Probe::yes;
 }
@@ -161,7 +168,8 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
     const char* at = start;
     bool first = true, coding_open = false;
     while (true) {
-        const auto* newline = static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)));
+        const auto* newline =
+            static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)));
         if (newline == nullptr) return HeadStep::incomplete;
         const char* stop = newline;
         if (stop > at && stop[-1] == '\r') --stop;
@@ -169,8 +177,8 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
         at = newline + 1;
         if (first) {
             first = false;
-            const bool good =
-                direction == Direction::to_server ? parse_request_line(line, head) : parse_status_line(line, head);
+            const bool good = direction == Direction::to_server ? parse_request_line(line, head)
+                                                                : parse_status_line(line, head);
             if (!good) {
                 label = "http.bad_start_line";
                 return HeadStep::malformed;

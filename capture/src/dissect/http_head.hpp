@@ -24,11 +24,11 @@ struct HttpHead {
     std::int32_t status = -1;
     std::uint64_t content_length = 0;
     bool has_length = false;
-    bool has_coding = false;   // Transfer-Encoding is there
-    bool chunked = false;      // and its last coding is "chunked"
+    bool has_coding = false;  // Transfer-Encoding is there
+    bool chunked = false;     // and its last coding is "chunked"
     bool expects_continue = false;
-    bool form = false;         // application/x-www-form-urlencoded
-    bool suspicious = false;   // RFC 9112 section 11: two readings are possible
+    bool form = false;                     // application/x-www-form-urlencoded
+    bool suspicious = false;               // RFC 9112 section 11: two readings are possible
     std::array<Field, kMaxExtras> extras;  // Cookie and X-... fields; views into the bytes given
     std::size_t extra_count = 0;
 };

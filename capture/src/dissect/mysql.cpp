@@ -40,12 +40,18 @@ bool opens_answer(Bytes packet) noexcept {
     if (packet.size() < kHeader + 1) return false;
     const std::uint32_t length = load_le24(packet.data());
     switch (const std::uint8_t first = packet[kHeader]) {
-        case 0x00: return length >= 7 && length < 0x10000;
-        case 0xFF: return length >= 3 && length < 0x1000;
-        case 0xFE: return length < 0x10000;
-        case 0xFB: return length >= 2 && length < 0x1000;
-        case 0xFC: return length == 3 || length == 4;
-        default: return first < 0xFB && length <= 2;
+        case 0x00:
+            return length >= 7 && length < 0x10000;
+        case 0xFF:
+            return length >= 3 && length < 0x1000;
+        case 0xFE:
+            return length < 0x10000;
+        case 0xFB:
+            return length >= 2 && length < 0x1000;
+        case 0xFC:
+            return length == 3 || length == 4;
+        default:
+            return first < 0xFB && length <= 2;
     }
 }
 
@@ -99,13 +105,15 @@ Parsed MysqlDissector::parse(Direction direction, Bytes bytes, Recorder& recorde
     } else {
         if (!compressed_) consumed = packets(direction, bytes, OffsetMap{}, recorder);
         // The answer to the login may just have switched compression on.
-        if (compressed_ && consumed < bytes.size()) consumed = outer_packets(direction, bytes, consumed, recorder);
+        if (compressed_ && consumed < bytes.size())
+            consumed = outer_packets(direction, bytes, consumed, recorder);
     }
     side(direction).left = consumed < bytes.size() ? bytes.size() - consumed : 0;
     return {Step::ok, consumed, nullptr};
 }
 
-std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const OffsetMap& map, Recorder& recorder) {
+std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const OffsetMap& map,
+                                      Recorder& recorder) {
     Side& s = side(direction);
     const bool plain = map.in == 0;
     const std::size_t size = bytes.size();
@@ -239,7 +247,8 @@ void MysqlDissector::on_gap(Direction direction, std::uint64_t missing, Recorder
         s.skip -= missing;
         return recorder.borders_kept();
     }
-    if (s.partial > 0 && s.left + missing <= s.partial && pass_over_packet(direction, s.partial - kHeader, recorder)) {
+    if (s.partial > 0 && s.left + missing <= s.partial &&
+        pass_over_packet(direction, s.partial - kHeader, recorder)) {
         s.skip = s.partial - s.left - missing;
         s.left = s.partial = 0;
         return recorder.borders_kept();
@@ -270,10 +279,16 @@ bool MysqlDissector::pass_over_packet(Direction direction, std::uint64_t length,
     }
     if (answer_row_ == kNoMessage || length < 9) return false;
     switch (answer_) {
-        case Answer::rows: break;
-        case Answer::definitions: definition(0, {}); break;
-        case Answer::prepare: --definitions_left_; break;
-        default: return false;
+        case Answer::rows:
+            break;
+        case Answer::definitions:
+            definition(0, {});
+            break;
+        case Answer::prepare:
+            --definitions_left_;
+            break;
+        default:
+            return false;
     }
     s.continues = length == kMaxPayload;
     return true;
@@ -327,7 +342,8 @@ bool MysqlDissector::find_answer(Bytes bytes, std::size_t& pos, const OffsetMap&
     }
     pos = at;
     const Bytes payload = bytes.subspan(at + kHeader);
-    if (payload.size() >= 4 && payload[0] == 3 && payload[1] == 'd' && payload[2] == 'e' && payload[3] == 'f') {
+    if (payload.size() >= 4 && payload[0] == 3 && payload[1] == 'd' && payload[2] == 'e' &&
+        payload[3] == 'f') {
         answer_ = Answer::definitions;
         definitions_left_ = ~0u;  // until something else comes
     } else {

@@ -59,32 +59,33 @@ public:
 
 private:
     enum class Phase : std::uint8_t {
-        start,        // nothing understood yet
-        login,        // greeting seen, the client's answer is next
-        auth,         // login or CHANGE_USER under way: client packets continue the request
+        start,  // nothing understood yet
+        login,  // greeting seen, the client's answer is next
+        auth,   // login or CHANGE_USER under way: client packets continue the request
         command,
         replication,  // the server streams binlog events
         tls,
     };
     enum class Answer : std::uint8_t {
-        first,             // OK, ERR, LOCAL INFILE, or the column count of a result set
-        definitions,       // `definitions_left_` column definitions
-        definitions_end,   // EOF, unless deprecated
+        first,            // OK, ERR, LOCAL INFILE, or the column count of a result set
+        definitions,      // `definitions_left_` column definitions
+        definitions_end,  // EOF, unless deprecated
         rows,
-        prepare,           // definitions of parameters and columns with their EOFs
-        field_list,        // definitions until EOF
-        infile,            // the client sends the file
+        prepare,     // definitions of parameters and columns with their EOFs
+        field_list,  // definitions until EOF
+        infile,      // the client sends the file
     };
     enum class Known : std::uint8_t { no, yes, unknown };
 
     struct Side {
-        std::uint64_t skip = 0;        // bytes of the current packet that are skipped before parsing goes on
-        std::uint64_t left = 0;        // bytes that the last parse call gave back
-        std::uint64_t partial = 0;     // length of the packet that starts with them; 0: not even its header is there
-        bool continues = false;        // the next packet continues the last one (payload of 0xFFFFFF)
-        bool begun = false;            // the message of that packet is reported already
-        MessageRef due = kNoMessage;   // message that ends when `skip` is done
-        bool lost = false;             // packet borders unknown
+        std::uint64_t skip = 0;  // bytes of the current packet that are skipped before parsing goes on
+        std::uint64_t left = 0;  // bytes that the last parse call gave back
+        std::uint64_t partial =
+            0;  // length of the packet that starts with them; 0: not even its header is there
+        bool continues = false;       // the next packet continues the last one (payload of 0xFFFFFF)
+        bool begun = false;           // the message of that packet is reported already
+        MessageRef due = kNoMessage;  // message that ends when `skip` is done
+        bool lost = false;            // packet borders unknown
     };
     struct Inflight {
         std::uint32_t serial = 0;
@@ -99,10 +100,12 @@ private:
     std::uint64_t packets(Direction direction, Bytes bytes, const mysql::OffsetMap& map, Recorder& recorder);
     std::uint64_t packet(Direction direction, Bytes bytes, std::size_t pos, std::size_t need,
                          const mysql::OffsetMap& map, Recorder& recorder);
-    std::size_t wanted(Direction direction, std::uint32_t length, std::uint8_t seq, Bytes payload) const noexcept;
-    void begin_early(Direction direction, std::uint8_t seq, Bytes payload, std::uint64_t at, Recorder& recorder);
-    void end_message(Direction direction, MessageRef ref, std::uint64_t next, Bytes bytes, const mysql::OffsetMap& map,
+    std::size_t wanted(Direction direction, std::uint32_t length, std::uint8_t seq,
+                       Bytes payload) const noexcept;
+    void begin_early(Direction direction, std::uint8_t seq, Bytes payload, std::uint64_t at,
                      Recorder& recorder);
+    void end_message(Direction direction, MessageRef ref, std::uint64_t next, Bytes bytes,
+                     const mysql::OffsetMap& map, Recorder& recorder);
     bool find_command(Bytes bytes, Recorder& recorder);
     bool find_answer(Bytes bytes, std::size_t& pos, const mysql::OffsetMap& map, Recorder& recorder);
     bool pass_over_packet(Direction direction, std::uint64_t length, Recorder& recorder);
@@ -122,7 +125,8 @@ private:
     std::size_t wanted_of_client(std::uint32_t length, std::uint8_t seq, Bytes payload) const noexcept;
     void begin_command(std::uint8_t command, std::uint64_t at, Recorder& recorder);
     void begin_login(std::uint64_t at, Recorder& recorder);
-    void client_packet(std::uint32_t length, std::uint8_t seq, Bytes payload, std::uint64_t at, Recorder& recorder);
+    void client_packet(std::uint32_t length, std::uint8_t seq, Bytes payload, std::uint64_t at,
+                       Recorder& recorder);
     void command(std::uint32_t length, Bytes payload, Recorder& recorder);
     void login(std::uint32_t length, Bytes payload, Recorder& recorder);
     void statement_text(std::uint8_t command, std::uint32_t length, Bytes payload, Recorder& recorder);
@@ -158,7 +162,7 @@ private:
     Phase phase_ = Phase::start;
     Answer answer_ = Answer::first;
     Known deprecate_eof_ = Known::unknown;
-    bool inferred_ = false;           // the login was not seen
+    bool inferred_ = false;  // the login was not seen
     bool mariadb_ = false;
     bool compressed_ = false;
     bool command_since_loss_ = false;  // a command began after bytes to the client were lost
@@ -173,15 +177,15 @@ private:
     std::uint32_t answer_tag_ = 0;
     std::uint32_t definitions_left_ = 0;
     std::uint16_t prepare_params_ = 0, prepare_columns_ = 0;
-    std::uint16_t columns_ = 0;        // of the result set being read
-    std::uint8_t rows_seen_ = 0;       // saturates at kTokenRows
-    std::uint8_t tokens_ = 0;          // saturates at kResultTokens
+    std::uint16_t columns_ = 0;   // of the result set being read
+    std::uint8_t rows_seen_ = 0;  // saturates at kTokenRows
+    std::uint8_t tokens_ = 0;     // saturates at kResultTokens
     std::uint8_t column_type_[mysql::kTokenColumns] = {};
     std::uint32_t column_unsigned_ = 0;
 
     mysql::StatementTable statements_;
     std::int32_t last_prepared_ = mysql::StatementTable::kNone;
-    std::vector<Inflight> inflight_;   // by serial, of commands that name a statement
+    std::vector<Inflight> inflight_;  // by serial, of commands that name a statement
     std::unique_ptr<Compression> compression_;
 };
 

@@ -11,8 +11,8 @@ namespace {
 // An outer packet is read in steps of this many bytes, so that long ones need no more than the driver keeps waiting.
 // Larger than a zstd block (128 KiB), before the end of which zstd gives nothing.
 constexpr std::size_t kStep = 160 * 1024;
-constexpr std::size_t kPiece = 64 * 1024;    // inner bytes handed on at once
-constexpr int kMaxWindowLog = 24;            // zstd memory: MySQL's packets have 16 MB at most
+constexpr std::size_t kPiece = 64 * 1024;  // inner bytes handed on at once
+constexpr int kMaxWindowLog = 24;          // zstd memory: MySQL's packets have 16 MB at most
 constexpr std::uint32_t kZstdMagic = 0xFD2FB528;
 
 bool plausible_outer(Bytes bytes) noexcept {
@@ -22,7 +22,8 @@ bool plausible_outer(Bytes bytes) noexcept {
     const std::uint8_t* data = bytes.data() + kCompressedHeader;
     if (uncompressed == 0) return compressed >= kHeader && compressed + kCompressedHeader == bytes.size();
     if (uncompressed < compressed) return false;
-    if (compressed >= 4 && bytes.size() >= kCompressedHeader + 4 && load_le32(data) == kZstdMagic) return true;
+    if (compressed >= 4 && bytes.size() >= kCompressedHeader + 4 && load_le32(data) == kZstdMagic)
+        return true;
     return (data[0] & 0x0F) == 8 && (data[0] * 256 + data[1]) % 31 == 0;
 }
 
@@ -46,7 +47,8 @@ bool Decompressor::start(Bytes first_bytes) {
     return zlib_ready_;
 }
 
-bool Decompressor::step(Bytes in, std::size_t& consumed, std::uint8_t* out, std::size_t room, std::size_t& produced) {
+bool Decompressor::step(Bytes in, std::size_t& consumed, std::uint8_t* out, std::size_t room,
+                        std::size_t& produced) {
     if (is_zstd_) {
         ZSTD_inBuffer input{in.data(), in.size(), 0};
         ZSTD_outBuffer output{out, room, 0};
@@ -71,7 +73,8 @@ void MysqlDissector::start_compression() {
 }
 
 // Reads outer packets from `base` on; returns how much of `bytes` (counted from 0) is done with.
-std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, std::uint64_t base, Recorder& recorder) {
+std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, std::uint64_t base,
+                                            Recorder& recorder) {
     Compression::Side& outer = compression_->sides[static_cast<unsigned>(direction)];
     std::vector<std::uint8_t>& piece = compression_->piece;
     const std::size_t size = bytes.size();
@@ -103,8 +106,10 @@ std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, st
         if (size - pos - header < step) {
             outer.partial = header + payload_left;
             // Reported now, so that a loss inside the packet does not lose the message.
-            const bool starts = header > 0 && outer.inner.empty() && !side(direction).lost && side(direction).skip == 0;
-            if (starts && direction == Direction::to_client && answer_row_ == kNoMessage && recorder.has_request()) {
+            const bool starts =
+                header > 0 && outer.inner.empty() && !side(direction).lost && side(direction).skip == 0;
+            if (starts && direction == Direction::to_client && answer_row_ == kNoMessage &&
+                recorder.has_request()) {
                 begin_answer({}, 1, pos, recorder);
             }
             break;
@@ -135,7 +140,8 @@ std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, st
             }
             in = in.subspan(consumed);
             outer.inner_left -= static_cast<std::uint32_t>(produced);
-            const std::size_t to = in.empty() ? pos + header + step : static_cast<std::size_t>(in.data() - bytes.data());
+            const std::size_t to =
+                in.empty() ? pos + header + step : static_cast<std::size_t>(in.data() - bytes.data());
             if (produced > 0) {
                 inner_bytes(direction, {piece.data(), produced}, {from, 0, produced, to - from}, recorder);
                 from = to;
@@ -164,7 +170,8 @@ void MysqlDissector::inner_bytes(Direction direction, Bytes fresh, OffsetMap map
         inner.insert(inner.end(), fresh.begin(), fresh.end());
         bytes = inner;
     }
-    const std::uint64_t consumed = std::min<std::uint64_t>(packets(direction, bytes, map, recorder), bytes.size());
+    const std::uint64_t consumed =
+        std::min<std::uint64_t>(packets(direction, bytes, map, recorder), bytes.size());
     const Bytes rest = bytes.subspan(static_cast<std::size_t>(consumed));
     if (bytes.data() == fresh.data()) {
         inner.assign(rest.begin(), rest.end());

@@ -14,9 +14,9 @@ using namespace mysql;
 
 namespace {
 
-constexpr std::size_t kMaxRequestTokens = 256;   // of one statement or execution
-constexpr std::size_t kMaxTokenText = 4096;      // longer values give no token
-constexpr std::size_t kInflight = 64;            // statements awaiting their answer that are remembered
+constexpr std::size_t kMaxRequestTokens = 256;       // of one statement or execution
+constexpr std::size_t kMaxTokenText = 4096;          // longer values give no token
+constexpr std::size_t kInflight = 64;                // statements awaiting their answer that are remembered
 constexpr std::uint32_t kLastPrepared = 0xFFFFFFFF;  // MariaDB: the statement that was prepared last
 constexpr std::uint8_t kSemiSyncAck = 0xEF;
 
@@ -39,8 +39,10 @@ bool is_one_way(std::uint8_t command) noexcept {
         case Command::stmt_send_long_data:
         case Command::binlog_dump:
         case Command::binlog_dump_gtid:
-        case Command::clone: return true;
-        default: return false;
+        case Command::clone:
+            return true;
+        default:
+            return false;
     }
 }
 
@@ -65,7 +67,8 @@ bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
     const std::uint32_t length = load_le24(bytes.data());
     const std::uint8_t command = bytes[kHeader];
     const std::size_t whole = kHeader + length;
-    const Bytes body = bytes.subspan(kHeader + 1, std::min<std::size_t>(bytes.size(), whole) - std::min(whole, kHeader + 1));
+    const Bytes body =
+        bytes.subspan(kHeader + 1, std::min<std::size_t>(bytes.size(), whole) - std::min(whole, kHeader + 1));
     if (length == 0) return false;
     // Only the client pipelines: what follows a complete command must look like one, too.
     if (bytes.size() > whole && (bytes.size() < whole + kHeader + 1 || bytes[whole + 3] != 0)) {
@@ -77,17 +80,24 @@ bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
         case Command::process_info:
         case Command::debug:
         case Command::ping:
-        case Command::reset_connection: return length == 1;
-        case Command::set_option: return length == 3;
+        case Command::reset_connection:
+            return length == 1;
+        case Command::set_option:
+            return length == 3;
         case Command::stmt_close:
-        case Command::stmt_reset: return length == 5;
-        case Command::stmt_fetch: return length == 9;
-        case Command::process_kill: return length == 5;
-        case Command::stmt_send_long_data: return length >= 7;
+        case Command::stmt_reset:
+            return length == 5;
+        case Command::stmt_fetch:
+            return length == 9;
+        case Command::process_kill:
+            return length == 5;
+        case Command::stmt_send_long_data:
+            return length >= 7;
         case Command::stmt_execute:
             if (length < 10 || length > (1u << 24)) return false;
             return body.size() < 9 || (load_le32(body.data() + 5) == 1 && (body[4] & 0xF0) == 0);
-        case Command::stmt_bulk_execute: return length >= 7;
+        case Command::stmt_bulk_execute:
+            return length >= 7;
         case Command::query:
         case Command::stmt_prepare:
         case Command::init_db:
@@ -95,7 +105,8 @@ bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
         case Command::drop_db: {
             if (length < 2) return false;
             std::size_t from = 0;
-            if (command == static_cast<std::uint8_t>(Command::query) && body.size() >= 2 && body[0] < 9 && body[1] == 1) {
+            if (command == static_cast<std::uint8_t>(Command::query) && body.size() >= 2 && body[0] < 9 &&
+                body[1] == 1) {
                 from = body[0] == 0 ? 2 : body.size();  // query attributes in front
             }
             for (std::size_t i = from; i < body.size() && i < from + 32; ++i) {
@@ -103,12 +114,16 @@ bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
             }
             return true;
         }
-        case Command::change_user: return length > 4 && length < 4096;
-        case Command::field_list: return length > 2 && length < 1024;
+        case Command::change_user:
+            return length > 4 && length < 4096;
+        case Command::field_list:
+            return length > 2 && length < 1024;
         case Command::binlog_dump:
         case Command::binlog_dump_gtid:
-        case Command::register_slave: return length >= 10 && length < 65536;
-        default: return false;
+        case Command::register_slave:
+            return length >= 10 && length < 65536;
+        default:
+            return false;
     }
 }
 
@@ -141,7 +156,8 @@ bool MysqlDissector::starts_command(std::uint8_t seq) const noexcept {
     return seq == 0 && (phase_ == Phase::command || phase_ == Phase::auth || phase_ == Phase::replication);
 }
 
-std::size_t MysqlDissector::wanted_of_client(std::uint32_t length, std::uint8_t seq, Bytes payload) const noexcept {
+std::size_t MysqlDissector::wanted_of_client(std::uint32_t length, std::uint8_t seq,
+                                             Bytes payload) const noexcept {
     if (phase_ == Phase::login) return std::min<std::size_t>(length, 36);
     if (!starts_command(seq)) return 0;
     if (payload.empty()) return 1;
@@ -149,12 +165,16 @@ std::size_t MysqlDissector::wanted_of_client(std::uint32_t length, std::uint8_t 
         case Command::query:
         case Command::stmt_prepare:
         case Command::stmt_execute:
-        case Command::stmt_bulk_execute: return std::min<std::size_t>(length, kMaxText);
-        case Command::stmt_send_long_data: return std::min<std::size_t>(length, 7);
+        case Command::stmt_bulk_execute:
+            return std::min<std::size_t>(length, kMaxText);
+        case Command::stmt_send_long_data:
+            return std::min<std::size_t>(length, 7);
         case Command::stmt_close:
         case Command::stmt_reset:
-        case Command::stmt_fetch: return std::min<std::size_t>(length, 5);
-        default: return 1;
+        case Command::stmt_fetch:
+            return std::min<std::size_t>(length, 5);
+        default:
+            return 1;
     }
 }
 
@@ -259,9 +279,15 @@ void MysqlDissector::command(std::uint32_t length, Bytes payload, Recorder& reco
     Reader reader(payload.subspan(1));
     switch (static_cast<Command>(code)) {
         case Command::query:
-        case Command::stmt_prepare: statement_text(code, length, payload, recorder); break;
-        case Command::stmt_execute: execute(payload, recorder); break;
-        case Command::stmt_bulk_execute: bulk_execute(payload, recorder); break;
+        case Command::stmt_prepare:
+            statement_text(code, length, payload, recorder);
+            break;
+        case Command::stmt_execute:
+            execute(payload, recorder);
+            break;
+        case Command::stmt_bulk_execute:
+            bulk_execute(payload, recorder);
+            break;
         case Command::stmt_close: {
             const std::int32_t slot = statement_slot(reader.u32());
             if (slot != StatementTable::kNone) {
@@ -284,9 +310,14 @@ void MysqlDissector::command(std::uint32_t length, Bytes payload, Recorder& reco
             sent[param] = true;
             break;
         }
-        case Command::stmt_fetch: remember(statement_slot(reader.u32())); break;
-        case Command::change_user: phase_ = Phase::auth; break;
-        default: break;
+        case Command::stmt_fetch:
+            remember(statement_slot(reader.u32()));
+            break;
+        case Command::change_user:
+            phase_ = Phase::auth;
+            break;
+        default:
+            break;
     }
 }
 
@@ -341,7 +372,8 @@ Bytes MysqlDissector::query_attributes(Bytes payload, Recorder& recorder) {
         const Value value = read_binary_value(reader, attributes[i].type, buffer);
         if (value.kind == Value::Kind::none || value.text.size() > kMaxTokenText) continue;
         recorder.token(request_, slot_of_name(as_text(attributes[i].name)),
-                       value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text, as_bytes(value.text));
+                       value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
+                       as_bytes(value.text));
     }
     if (!reader.ok()) {
         recorder.count("mysql.bad_query_attributes");
@@ -350,7 +382,8 @@ Bytes MysqlDissector::query_attributes(Bytes payload, Recorder& recorder) {
     return {reader.here(), reader.left()};
 }
 
-void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, Bytes payload, Recorder& recorder) {
+void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, Bytes payload,
+                                    Recorder& recorder) {
     const bool prepare = command == static_cast<std::uint8_t>(Command::stmt_prepare);
     const bool cut = payload.size() < length || length == kMaxPayload;
     if (cut) recorder.count("mysql.statement_cut");
@@ -367,11 +400,13 @@ void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, 
         if (value.size() <= kMaxTokenText) {
             const bool id = value.size() >= 16 && looks_like_id(value);
             has_id |= id;
-            recorder.token(request_, ordinal, is_number ? TokenKind::number : TokenKind::text, as_bytes(value), id);
+            recorder.token(request_, ordinal, is_number ? TokenKind::number : TokenKind::text,
+                           as_bytes(value), id);
         }
         ++ordinal;
     }
-    if (sql.literal_count() > ordinal) recorder.count("mysql.literals_beyond_bound", sql.literal_count() - ordinal);
+    if (sql.literal_count() > ordinal)
+        recorder.count("mysql.literals_beyond_bound", sql.literal_count() - ordinal);
     // The whole text carries whatever id one of its literals does.
     if (!cut) recorder.token(request_, 0, TokenKind::statement, as_bytes(sql.statement()), has_id);
 

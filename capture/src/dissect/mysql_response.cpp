@@ -11,22 +11,25 @@ using namespace mysql;
 
 namespace {
 
-constexpr std::uint8_t kTokenRows = 32;      // rows of an answer that give result tokens
-constexpr std::uint8_t kResultTokens = 64;   // result tokens of an answer
-constexpr std::size_t kMaxTokenBytes = 64;   // longer values give none
-constexpr std::size_t kRowPrefix = 1024;     // bytes of a row that are looked at
-constexpr std::size_t kTerminator = 9;       // EOF is shorter than this
+constexpr std::uint8_t kTokenRows = 32;     // rows of an answer that give result tokens
+constexpr std::uint8_t kResultTokens = 64;  // result tokens of an answer
+constexpr std::size_t kMaxTokenBytes = 64;  // longer values give none
+constexpr std::size_t kRowPrefix = 1024;    // bytes of a row that are looked at
+constexpr std::size_t kTerminator = 9;      // EOF is shorter than this
 constexpr std::uint8_t kTypeUnknown = 0xFF;
 
 constexpr std::uint8_t kOk = 0x00, kAuthMore = 0x01, kLocalInfile = 0xFB, kEof = 0xFE, kErr = 0xFF;
 
 bool is_binary(Command command) noexcept {
-    return command == Command::stmt_execute || command == Command::stmt_fetch || command == Command::stmt_bulk_execute;
+    return command == Command::stmt_execute || command == Command::stmt_fetch ||
+           command == Command::stmt_bulk_execute;
 }
 
 }  // namespace
 
-bool MysqlDissector::wants_rows() const noexcept { return rows_seen_ < kTokenRows && tokens_ < kResultTokens; }
+bool MysqlDissector::wants_rows() const noexcept {
+    return rows_seen_ < kTokenRows && tokens_ < kResultTokens;
+}
 
 std::size_t MysqlDissector::wanted_of_server(std::uint32_t length, Bytes payload) const noexcept {
     const auto up_to = [length](std::size_t n) { return std::min<std::size_t>(length, n); };
@@ -34,7 +37,8 @@ std::size_t MysqlDissector::wanted_of_server(std::uint32_t length, Bytes payload
     if (answer_row_ == kNoMessage) return up_to(kRowPrefix);
     switch (answer_) {
         case Answer::first:
-        case Answer::infile: return up_to(32);
+        case Answer::infile:
+            return up_to(32);
         case Answer::definitions:
             // The type stands near the end of a definition: all of it, or none.
             return length <= kRowPrefix && wants_rows() ? length : up_to(4);
@@ -42,8 +46,10 @@ std::size_t MysqlDissector::wanted_of_server(std::uint32_t length, Bytes payload
         case Answer::rows:
             if (!payload.empty() && payload[0] == kEof) return up_to(32);
             return up_to(wants_rows() ? kRowPrefix : kTerminator);
-        case Answer::prepare: return up_to(1);
-        case Answer::field_list: return up_to(kTerminator);
+        case Answer::prepare:
+            return up_to(1);
+        case Answer::field_list:
+            return up_to(kTerminator);
     }
     return 1;
 }
@@ -108,17 +114,21 @@ bool MysqlDissector::server_packet(std::uint32_t length, std::uint8_t, Bytes pay
     }
     switch (answer_) {
         case Answer::infile:
-        case Answer::first: return first_packet(length, payload, recorder);
+        case Answer::first:
+            return first_packet(length, payload, recorder);
         case Answer::definitions:
-            if (definitions_left_ > 0xFFFFF && payload[0] != 3) {  // joined in the middle: their number is not known
+            if (definitions_left_ > 0xFFFFF &&
+                payload[0] != 3) {  // joined in the middle: their number is not known
                 answer_ = Answer::definitions_end;
                 return row_or_end(length, payload, recorder);
             }
             definition(length, payload);
             return false;
         case Answer::definitions_end:
-        case Answer::rows: return row_or_end(length, payload, recorder);
-        case Answer::prepare: return prepare_packet(length, payload, eof_follows);
+        case Answer::rows:
+            return row_or_end(length, payload, recorder);
+        case Answer::prepare:
+            return prepare_packet(length, payload, eof_follows);
         case Answer::field_list:
             if (payload[0] == kErr) return error(payload, recorder);
             if (payload[0] != kEof || length >= kMaxPayload) return false;
@@ -139,8 +149,7 @@ bool MysqlDissector::greeting(Bytes payload, Recorder& recorder) {
     }
     Reader reader(payload);
     reader.u8();
-    while (reader.ok() && reader.u8() != 0) {
-    }
+    while (reader.ok() && reader.u8() != 0) {}
     reader.skip(4 + 8 + 1);
     server_caps_ = reader.u16();
     reader.skip(1 + 2);
@@ -161,12 +170,18 @@ bool MysqlDissector::first_packet(std::uint32_t length, Bytes payload, Recorder&
     if (payload[0] == kErr) return error(payload, recorder);
     switch (command) {
         case Command::login:
-        case Command::change_user: return auth_packet(length, payload, recorder);
-        case Command::statistics: recorder.set_status(answer_row_, 0); return true;
-        case Command::stmt_prepare: return prepare_ok(length, payload, recorder);
-        default: break;
+        case Command::change_user:
+            return auth_packet(length, payload, recorder);
+        case Command::statistics:
+            recorder.set_status(answer_row_, 0);
+            return true;
+        case Command::stmt_prepare:
+            return prepare_ok(length, payload, recorder);
+        default:
+            break;
     }
-    if (command == Command::unknown && length == 12 && payload[0] == kOk && payload.size() >= 12 && payload[9] == 0) {
+    if (command == Command::unknown && length == 12 && payload[0] == kOk && payload.size() >= 12 &&
+        payload[9] == 0) {
         return prepare_ok(length, payload, recorder);  // an OK of this length would need a text of five bytes
     }
     switch (payload[0]) {
@@ -180,8 +195,11 @@ bool MysqlDissector::first_packet(std::uint32_t length, Bytes payload, Recorder&
         case kEof:
             if (length >= kMaxPayload) break;
             recorder.set_status(answer_row_, 0);
-            return finished(length < kTerminator && payload.size() >= 5 ? load_le16(&payload[3]) : std::uint16_t{0}, recorder);
-        default: break;
+            return finished(
+                length < kTerminator && payload.size() >= 5 ? load_le16(&payload[3]) : std::uint16_t{0},
+                recorder);
+        default:
+            break;
     }
     return column_count(length, payload, recorder);
 }
@@ -192,9 +210,13 @@ bool MysqlDissector::auth_packet(std::uint32_t length, Bytes payload, Recorder& 
             recorder.set_status(answer_row_, 0);
             succeed(recorder);
             return true;
-        case kEof: recorder.count(length == 1 ? "mysql.auth_old_password" : "mysql.auth_switch"); return false;
+        case kEof:
+            recorder.count(length == 1 ? "mysql.auth_old_password" : "mysql.auth_switch");
+            return false;
         case kAuthMore:
-        default: recorder.count("mysql.auth_more_data"); return false;
+        default:
+            recorder.count("mysql.auth_more_data");
+            return false;
     }
 }
 
@@ -233,7 +255,8 @@ void MysqlDissector::succeed(Recorder& recorder) {
             statements_.clear();
             last_prepared_ = StatementTable::kNone;
             break;
-        default: break;
+        default:
+            break;
     }
 }
 

@@ -11,15 +11,16 @@ inline constexpr std::size_t kTokenColumns = 32;  // result tokens come from the
 
 struct Statement {
     std::uint32_t id = 0;
-    std::uint32_t generation = 0;       // counts the uses of this slot: a late reference to an older one is void
-    std::int32_t execute_class = -1;    // class id of "EXECUTE <fingerprint>"
-    std::uint16_t params = 0;           // placeholders; of the text until the server has answered
+    std::uint32_t generation = 0;  // counts the uses of this slot: a late reference to an older one is void
+    std::int32_t execute_class = -1;  // class id of "EXECUTE <fingerprint>"
+    std::uint16_t params = 0;         // placeholders; of the text until the server has answered
     bool used = false;
-    bool bound = false;                 // the server gave it an id
+    bool bound = false;  // the server gave it an id
     bool types_known = false;
-    std::vector<std::uint16_t> types;   // of parameters, from the last execution that sent them; bit 15: unsigned
-    std::vector<bool> long_data;        // parameters sent by SEND_LONG_DATA since the last execution
-    std::uint16_t columns = 0;          // of the last result set; types of the first kTokenColumns
+    std::vector<std::uint16_t>
+        types;                    // of parameters, from the last execution that sent them; bit 15: unsigned
+    std::vector<bool> long_data;  // parameters sent by SEND_LONG_DATA since the last execution
+    std::uint16_t columns = 0;    // of the last result set; types of the first kTokenColumns
     std::uint8_t column_type[kTokenColumns] = {};
     std::uint32_t column_unsigned = 0;
 };
@@ -97,7 +98,9 @@ public:
     std::size_t size() const noexcept { return count_; }
 
 private:
-    std::size_t home(std::uint32_t id) const noexcept { return (id * 0x9E3779B1u >> 7) & (index_.size() - 1); }
+    std::size_t home(std::uint32_t id) const noexcept {
+        return (id * 0x9E3779B1u >> 7) & (index_.size() - 1);
+    }
     std::size_t next(std::size_t i) const noexcept { return (i + 1) & (index_.size() - 1); }
 
     void insert(std::uint32_t id, std::int32_t slot) noexcept {

@@ -54,7 +54,8 @@ Value date_time(Reader& reader, bool only_date, char (&buffer)[kMaxValueText]) {
     if (!reader.ok()) return {};
     if (only_date) return print(buffer, "%04u-%02u-%02u", year, month, day);
     if (micro != 0) {
-        return print(buffer, "%04u-%02u-%02u %02u:%02u:%02u.%06u", year, month, day, hour, minute, second, micro);
+        return print(buffer, "%04u-%02u-%02u %02u:%02u:%02u.%06u", year, month, day, hour, minute, second,
+                     micro);
     }
     return print(buffer, "%04u-%02u-%02u %02u:%02u:%02u", year, month, day, hour, minute, second);
 }
@@ -86,7 +87,8 @@ Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxV
     const bool is_unsigned = (type & kUnsigned) != 0;
     Value value;
     switch (static_cast<Type>(type & 0xFF)) {
-        case Type::null: return {};
+        case Type::null:
+            return {};
         case Type::tiny: {
             const std::uint8_t raw = reader.u8();
             value = is_unsigned ? number(static_cast<unsigned>(raw), buffer)
@@ -110,13 +112,23 @@ Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxV
             value = is_unsigned ? number(raw, buffer) : number(static_cast<std::int64_t>(raw), buffer);
             break;
         }
-        case Type::float_: value = floating(std::bit_cast<float>(reader.u32()), buffer); break;
-        case Type::double_: value = floating(std::bit_cast<double>(reader.u64()), buffer); break;
+        case Type::float_:
+            value = floating(std::bit_cast<float>(reader.u32()), buffer);
+            break;
+        case Type::double_:
+            value = floating(std::bit_cast<double>(reader.u64()), buffer);
+            break;
         case Type::date:
-        case Type::newdate: value = date_time(reader, true, buffer); break;
+        case Type::newdate:
+            value = date_time(reader, true, buffer);
+            break;
         case Type::timestamp:
-        case Type::datetime: value = date_time(reader, false, buffer); break;
-        case Type::time: value = time_of_day(reader, buffer); break;
+        case Type::datetime:
+            value = date_time(reader, false, buffer);
+            break;
+        case Type::time:
+            value = time_of_day(reader, buffer);
+            break;
         default: {
             const Bytes bytes = reader.lenenc_string();
             value = {Value::Kind::text, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
@@ -142,8 +154,10 @@ bool is_token_type(std::uint8_t type) noexcept {
         case Type::long_blob:
         case Type::blob:
         case Type::var_string:
-        case Type::string: return true;
-        default: return false;
+        case Type::string:
+            return true;
+        default:
+            return false;
     }
 }
 

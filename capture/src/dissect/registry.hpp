@@ -66,6 +66,8 @@ inline Probed probe_all(Bytes bytes, Direction direction) noexcept {
     return best;
 }
 
-inline bool emplace_dissector(AnyDissector& any, Protocol protocol) { return detail::emplace_from<1>(any, protocol); }
+inline bool emplace_dissector(AnyDissector& any, Protocol protocol) {
+    return detail::emplace_from<1>(any, protocol);
+}
 
 }  // namespace tapscope

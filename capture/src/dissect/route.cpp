@@ -78,8 +78,9 @@ std::string_view placeholder(std::string_view segment, std::string_view& suffix)
 
 std::string_view without_path_parameter(std::string_view segment) noexcept {
     const void* mark = segment.empty() ? nullptr : std::memchr(segment.data(), ';', segment.size());
-    return mark == nullptr ? segment
-                           : segment.substr(0, static_cast<std::size_t>(static_cast<const char*>(mark) - segment.data()));
+    return mark == nullptr
+               ? segment
+               : segment.substr(0, static_cast<std::size_t>(static_cast<const char*>(mark) - segment.data()));
 }
 
 template <class Visit>
@@ -100,7 +101,8 @@ void each_parameter(std::string_view query, char separator, Visit visit) {
     while (!query.empty() && count++ < kMaxParameters) {
         const void* found = std::memchr(query.data(), separator, query.size());
         const std::size_t end =
-            found == nullptr ? query.size() : static_cast<std::size_t>(static_cast<const char*>(found) - query.data());
+            found == nullptr ? query.size()
+                             : static_cast<std::size_t>(static_cast<const char*>(found) - query.data());
         const std::string_view pair = query.substr(0, end);
         query.remove_prefix(std::min(end + 1, query.size()));
         if (pair.empty()) continue;
@@ -191,10 +193,11 @@ void request_evidence(Recorder& recorder, MessageRef ref, std::string_view, std:
             if (!number) note_id(value);
         }
         if (plain.size() == segment.size()) return;
-        each_parameter(segment.substr(plain.size() + 1), ';', [&](std::string_view name, std::string_view value) {
-            value_token(recorder, ref, name, value, scratch);
-            if (looks_like_id(value)) note_id(value);
-        });
+        each_parameter(segment.substr(plain.size() + 1), ';',
+                       [&](std::string_view name, std::string_view value) {
+                           value_token(recorder, ref, name, value, scratch);
+                           if (looks_like_id(value)) note_id(value);
+                       });
     });
     if (parts.has_query)
         each_parameter(parts.query, '&', [&](std::string_view name, std::string_view value) {
@@ -246,8 +249,8 @@ void header_evidence(Recorder& recorder, MessageRef ref, std::string_view name, 
     const std::size_t n = std::min(name.size(), lower.size());
     std::transform(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(n), lower.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
-    recorder.token(ref, slot_of_name({lower.data(), n}), all_digits(value) ? TokenKind::number : TokenKind::text,
-                   as_bytes(value));
+    recorder.token(ref, slot_of_name({lower.data(), n}),
+                   all_digits(value) ? TokenKind::number : TokenKind::text, as_bytes(value));
 }
 
 void endpoint_evidence(Recorder& recorder, MessageRef ref, std::string_view address, std::string_view port) {
@@ -256,7 +259,8 @@ void endpoint_evidence(Recorder& recorder, MessageRef ref, std::string_view addr
     std::memcpy(text.data(), address.data(), address.size());
     text[address.size()] = ':';
     std::memcpy(text.data() + address.size() + 1, port.data(), port.size());
-    recorder.token(ref, 0, TokenKind::endpoint, as_bytes({text.data(), address.size() + 1 + port.size()}), false);
+    recorder.token(ref, 0, TokenKind::endpoint, as_bytes({text.data(), address.size() + 1 + port.size()}),
+                   false);
 }
 
 }  // namespace tapscope

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "record.hpp"
 #include "dissect/dissector.hpp"
+#include "record.hpp"
 
 namespace tapscope {
 

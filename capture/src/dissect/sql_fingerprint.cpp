@@ -19,7 +19,8 @@ constexpr std::array<std::uint8_t, 256> make_classes() {
     for (int c = 0; c < 256; ++c) {
         std::uint8_t bits = 0;
         if (c >= '0' && c <= '9') bits |= kDigit | kIdent;
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c >= 0x80) bits |= kIdent;
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c >= 0x80)
+            bits |= kIdent;
         if (c == ' ' || (c >= 9 && c <= 13)) bits |= kSpace;
         table[static_cast<std::size_t>(c)] = bits;
     }
@@ -31,7 +32,9 @@ constexpr std::array<std::uint8_t, 256> make_classes() {
 
 constexpr auto kClasses = make_classes();
 
-inline bool is(char c, std::uint8_t bits) noexcept { return (kClasses[static_cast<unsigned char>(c)] & bits) != 0; }
+inline bool is(char c, std::uint8_t bits) noexcept {
+    return (kClasses[static_cast<unsigned char>(c)] & bits) != 0;
+}
 inline char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 bool equals_folded(const char* word, std::size_t size, std::string_view lowercase) noexcept {
@@ -44,10 +47,10 @@ bool equals_folded(const char* word, std::size_t size, std::string_view lowercas
 
 // Words after which a minus sign belongs to the number.
 bool precedes_value(const char* word, std::size_t size) noexcept {
-    constexpr std::string_view words[] = {"select", "and",     "or",   "between", "limit", "offset", "then", "else",
-                                          "when",   "like",    "in",   "by",      "set",   "return", "xor",  "not",
-                                          "div",    "default", "mod",  "having",  "where", "on",     "case", "values",
-                                          "value",  "interval", "is",  "regexp",  "rlike", "distinct"};
+    constexpr std::string_view words[] = {
+        "select", "and", "or",   "between", "limit", "offset",   "then", "else",    "when",  "like",
+        "in",     "by",  "set",  "return",  "xor",   "not",      "div",  "default", "mod",   "having",
+        "where",  "on",  "case", "values",  "value", "interval", "is",   "regexp",  "rlike", "distinct"};
     for (const auto candidate : words) {
         if (equals_folded(word, size, candidate)) return true;
     }
@@ -68,8 +71,13 @@ template <SqlDialect D>
 class SqlScanner {
 public:
     SqlScanner(SqlFingerprinter& result, std::string_view text, bool cut)
-        : result_(result), begin_(text.data()), p_(begin_), end_(begin_ + text.size()), cut_(cut),
-          base_(result.buffer_.get() + SqlFingerprinter::kSentinel), out_(base_) {}
+        : result_(result),
+          begin_(text.data()),
+          p_(begin_),
+          end_(begin_ + text.size()),
+          cut_(cut),
+          base_(result.buffer_.get() + SqlFingerprinter::kSentinel),
+          out_(base_) {}
 
     void run() {
         skip_space();
@@ -109,16 +117,18 @@ private:
             const __m128i cur = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
             const __m128i prev = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p - 1));
             const __m128i prev_letter = in_range(_mm_or_si128(prev, _mm_set1_epi8(0x20)), 'a', 25);
-            const __m128i prev_ident = _mm_or_si128(
-                _mm_or_si128(prev_letter, in_range(prev, '0', 9)),
-                _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('_')),
-                             _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('$')), _mm_cmpgt_epi8(_mm_setzero_si128(), prev))));
+            const __m128i prev_ident =
+                _mm_or_si128(_mm_or_si128(prev_letter, in_range(prev, '0', 9)),
+                             _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('_')),
+                                          _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('$')),
+                                                       _mm_cmpgt_epi8(_mm_setzero_si128(), prev))));
             const __m128i number = _mm_andnot_si128(prev_ident, in_range(cur, '0', 9));
             const __m128i blank = _mm_set1_epi8(' ');
             const __m128i blanks = _mm_and_si128(_mm_cmpeq_epi8(cur, blank), _mm_cmpeq_epi8(prev, blank));
             // `"` `#` (22 23), `'` `(` (27 28), '-' (2d), '/' (2f), '?' (3f), '`' (60)
             __m128i hit = _mm_or_si128(in_range(cur, '"', 1), in_range(cur, '\'', 1));
-            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(_mm_or_si128(cur, _mm_set1_epi8(2)), _mm_set1_epi8('/')));  // - /
+            hit = _mm_or_si128(
+                hit, _mm_cmpeq_epi8(_mm_or_si128(cur, _mm_set1_epi8(2)), _mm_set1_epi8('/')));  // - /
             hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('?')));
             hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('`')));
             hit = _mm_or_si128(hit, in_range(cur, '\t', 4));
@@ -200,27 +210,33 @@ private:
         const char c = *p_;
         if (is(c, kDigit)) return number();
         switch (c) {
-            case '\'': return string();
+            case '\'':
+                return string();
             case '"':
                 if constexpr (kMysql) return string();
                 return quoted_identifier('"');
             case '`':
                 if constexpr (kMysql) return quoted_identifier('`');
                 return copy_one();
-            case '/': return slash();
-            case '-': return minus();
+            case '/':
+                return slash();
+            case '-':
+                return minus();
             case '#':
                 if constexpr (kMysql) return line_comment();
                 return copy_one();
-            case '(': return open();
-            case ')': return close();
+            case '(':
+                return open();
+            case ')':
+                return close();
             case '?':
                 ++result_.placeholders_;
                 return copy_one();
             case '$':
                 if constexpr (!kMysql) return dollar();
                 return copy_one();
-            default: return blanks();
+            default:
+                return blanks();
         }
     }
 
@@ -240,7 +256,8 @@ private:
     }
 
     void line_comment() noexcept {
-        const auto* newline = static_cast<const char*>(std::memchr(p_, '\n', static_cast<std::size_t>(end_ - p_)));
+        const auto* newline =
+            static_cast<const char*>(std::memchr(p_, '\n', static_cast<std::size_t>(end_ - p_)));
         p_ = newline == nullptr ? end_ : newline + 1;
         after_comment();
     }
@@ -277,7 +294,9 @@ private:
         return to;
     }
 
-    const char* without_blank(const char* to) const noexcept { return to > base_ && to[-1] == ' ' ? to - 1 : to; }
+    const char* without_blank(const char* to) const noexcept {
+        return to > base_ && to[-1] == ' ' ? to - 1 : to;
+    }
 
     void minus() {
         const auto left = static_cast<std::size_t>(end_ - p_);
@@ -376,7 +395,8 @@ private:
 
     void add(std::string_view text, LiteralKind kind, char quote, bool backslashes = kMysql) {
         ++result_.literal_count_;
-        if (result_.literals_.size() < kMaxSqlLiterals) result_.literals_.push_back({text, kind, quote, backslashes});
+        if (result_.literals_.size() < kMaxSqlLiterals)
+            result_.literals_.push_back({text, kind, quote, backslashes});
     }
 
     // Finds the closing quote of the string whose first byte inside is `p`; end_ when it is missing. `escapes` is set
@@ -388,8 +408,8 @@ private:
             const __m128i slashes = _mm_set1_epi8('\\');
             while (p + 16 <= end_) {
                 const __m128i cur = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-                const auto mask = static_cast<unsigned>(
-                    _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(cur, quotes), _mm_cmpeq_epi8(cur, slashes))));
+                const auto mask = static_cast<unsigned>(_mm_movemask_epi8(
+                    _mm_or_si128(_mm_cmpeq_epi8(cur, quotes), _mm_cmpeq_epi8(cur, slashes))));
                 if (mask != 0) {
                     p += std::countr_zero(mask);
                     break;
@@ -472,7 +492,8 @@ private:
         const char* inside = p + 1;
         const char* close = closing_quote(inside, quote, before.backslashes, escapes);
         auto kind = before.kind;
-        if (kind != LiteralKind::string && (close == inside || !all_digits(inside, close, kind))) kind = LiteralKind::string;
+        if (kind != LiteralKind::string && (close == inside || !all_digits(inside, close, kind)))
+            kind = LiteralKind::string;
         if (kind == LiteralKind::string && escapes) kind = LiteralKind::escaped;
         add({inside, static_cast<std::size_t>(close - inside)}, kind, quote, before.backslashes);
         return close < end_ ? close + 1 : end_;
@@ -481,7 +502,8 @@ private:
     void quoted_identifier(char quote) noexcept {
         const char* p = p_ + 1;
         while (p < end_) {
-            const auto* close = static_cast<const char*>(std::memchr(p, quote, static_cast<std::size_t>(end_ - p)));
+            const auto* close =
+                static_cast<const char*>(std::memchr(p, quote, static_cast<std::size_t>(end_ - p)));
             if (close == nullptr) {
                 p = end_;
                 break;
@@ -725,10 +747,14 @@ private:
         const char* quote = to;
         if (size == 1) {
             const char c = lower(*from);
-            if (c == 'x') before.kind = LiteralKind::hex;
-            else if (c == 'b') before.kind = LiteralKind::bits;
-            else if (c == 'e' && !kMysql) before.backslashes = true;
-            else if (c != 'n') return false;
+            if (c == 'x')
+                before.kind = LiteralKind::hex;
+            else if (c == 'b')
+                before.kind = LiteralKind::bits;
+            else if (c == 'e' && !kMysql)
+                before.backslashes = true;
+            else if (c != 'n')
+                return false;
         } else if (kMysql && *from == '_') {
             while (quote < end_ && is(*quote, kSpace)) ++quote;
         } else {
@@ -764,10 +790,10 @@ private:
     bool cut_;
     char* base_;
     char* out_;
-    char close_ = '(';               // ')' while inside a row behind VALUES that is not plain values
-    int depth_ = 0;                  // parentheses open inside of such a row
-    char* row_ = nullptr;            // output of the row being read
-    char* row_kept_ = nullptr;       // output of the last row that was kept
+    char close_ = '(';          // ')' while inside a row behind VALUES that is not plain values
+    int depth_ = 0;             // parentheses open inside of such a row
+    char* row_ = nullptr;       // output of the row being read
+    char* row_kept_ = nullptr;  // output of the last row that was kept
     std::size_t row_kept_size_ = 0;
 };
 
@@ -829,8 +855,9 @@ std::string_view SqlFingerprinter::statement() {
             }
             p = std::min(p, end);
             blank = true;
-        } else if ((mysql && c == '#') || (c == '-' && p + 1 < end && p[1] == '-' &&
-                                           (!mysql || p + 2 == end || is(p[2], kSpace) || static_cast<unsigned char>(p[2]) < 32))) {
+        } else if ((mysql && c == '#') ||
+                   (c == '-' && p + 1 < end && p[1] == '-' &&
+                    (!mysql || p + 2 == end || is(p[2], kSpace) || static_cast<unsigned char>(p[2]) < 32))) {
             while (p < end && *p != '\n') ++p;
             blank = true;
         }

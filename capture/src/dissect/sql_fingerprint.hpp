@@ -41,8 +41,8 @@ public:
 
     std::string_view fingerprint() const noexcept { return {base(), fingerprint_size_}; }
     std::span<const SqlLiteral> literals() const noexcept { return {literals_.data(), literals_.size()}; }
-    std::size_t literal_count() const noexcept { return literal_count_; }    // recorded or not
-    std::uint32_t placeholders() const noexcept { return placeholders_; }    // `?` or $n in the text
+    std::size_t literal_count() const noexcept { return literal_count_; }  // recorded or not
+    std::uint32_t placeholders() const noexcept { return placeholders_; }  // `?` or $n in the text
 
     // The scanned text without comments, white space outside of quotes folded, trailing `;` removed; literals stay.
     std::string_view statement();
@@ -52,7 +52,8 @@ private:
     friend class SqlScanner;
 
     const char* base() const noexcept { return buffer_.get() + kSentinel; }
-    static constexpr std::size_t kSentinel = 16;  // blanks in front, so that looking back needs no bounds check
+    static constexpr std::size_t kSentinel =
+        16;  // blanks in front, so that looking back needs no bounds check
 
     SqlDialect dialect_;
     std::unique_ptr<char[]> buffer_;

@@ -127,18 +127,31 @@ void append_unescaped(const SqlLiteral& literal, std::string& out) {
             continue;
         }
         switch (const char next = text[++i]) {
-            case '0': out.push_back('\0'); break;
-            case 'b': out.push_back('\b'); break;
-            case 'n': out.push_back('\n'); break;
-            case 'r': out.push_back('\r'); break;
-            case 't': out.push_back('\t'); break;
-            case 'Z': out.push_back('\x1a'); break;
+            case '0':
+                out.push_back('\0');
+                break;
+            case 'b':
+                out.push_back('\b');
+                break;
+            case 'n':
+                out.push_back('\n');
+                break;
+            case 'r':
+                out.push_back('\r');
+                break;
+            case 't':
+                out.push_back('\t');
+                break;
+            case 'Z':
+                out.push_back('\x1a');
+                break;
             case '%':  // only LIKE patterns read these two, and there the backslash stays
             case '_':
                 out.push_back('\\');
                 out.push_back(next);
                 break;
-            default: out.push_back(next);
+            default:
+                out.push_back(next);
         }
     }
 }
@@ -158,8 +171,11 @@ std::string_view canonical(const SqlLiteral& literal, std::string& scratch, bool
         case LiteralKind::bits:
             is_number = append_canonical_digits(literal.text, 1, scratch);
             return scratch;
-        case LiteralKind::string: return literal.text;
-        case LiteralKind::escaped: append_unescaped(literal, scratch); return scratch;
+        case LiteralKind::string:
+            return literal.text;
+        case LiteralKind::escaped:
+            append_unescaped(literal, scratch);
+            return scratch;
     }
     return literal.text;
 }

@@ -21,8 +21,8 @@ enum class LiteralKind : std::uint8_t {
 struct SqlLiteral {
     std::string_view text;
     LiteralKind kind = LiteralKind::number;
-    char quote = 0;             // which quote surrounds an escaped string
-    bool backslashes = true;    // escaped: backslash escapes are active
+    char quote = 0;           // which quote surrounds an escaped string
+    bool backslashes = true;  // escaped: backslash escapes are active
 };
 
 // Decimal text without redundant zeros, plus sign or exponent: "-0.50e1" -> "-5". Texts that would need more than

@@ -16,19 +16,19 @@ inline constexpr std::uint8_t kUnknownSide = 2;
 struct Connection {
     FlowKey key;
     std::uint64_t hash = 0;
-    std::uint32_t generation = 0;      // of this slot of the pool: tells old queue entries
-    std::int32_t row = -1;             // in the connection columns
+    std::uint32_t generation = 0;  // of this slot of the pool: tells old queue entries
+    std::int32_t row = -1;         // in the connection columns
     std::uint8_t client_side = kUnknownSide;
-    bool plain = false;                // nothing held, both sides anchored and open: the fast path applies
+    bool plain = false;  // nothing held, both sides anchored and open: the fast path applies
     bool syn_seen = false, syn_ack_seen = false;
     bool reset = false, closing = false, finished = false;
-    bool queued = false;               // a look at it is due
+    bool queued = false;  // a look at it is due
     CloseHow close_how = CloseHow::open;
     std::uint32_t syn_retransmits = 0, duplicates = 0;
     std::uint64_t first_packet = 0;    // number of its first packet
     std::uint64_t closing_packet = 0;  // number of the packet that ended it
     std::int64_t first_ns = -1, last_ns = -1, syn_ns = -1, established_ns = -1, closed_ns = -1;
-    Stream stream[2];                  // by side of the key
+    Stream stream[2];                            // by side of the key
     std::unique_ptr<Conversation> conversation;  // from the first payload on
 
     Direction direction(unsigned side) const noexcept {

@@ -51,7 +51,9 @@ private:
         std::uint32_t tag = 0;
         std::uint32_t index = kNone;
     };
-    static std::uint32_t fold(std::uint64_t hash) noexcept { return static_cast<std::uint32_t>(hash >> 32 ^ hash); }
+    static std::uint32_t fold(std::uint64_t hash) noexcept {
+        return static_cast<std::uint32_t>(hash >> 32 ^ hash);
+    }
     std::size_t home(std::uint32_t tag) const noexcept { return tag & mask_; }
     void place(std::uint32_t tag, std::uint32_t index) noexcept {
         std::size_t i = home(tag);

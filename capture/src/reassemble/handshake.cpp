@@ -22,7 +22,8 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
         const bool same_start = mine.anchored && mine.base_seq == s.seq + 1;
         const std::int64_t offset = static_cast<std::int64_t>(mine.next) + mine.from_next(s.seq + 1);
         // A SYN behind its own data (displaced packets), or the first one of a side that was held for it.
-        const bool late = mine.based && !mine.anchored && offset >= 0 && offset <= static_cast<std::int64_t>(Stream::kProvisional);
+        const bool late = mine.based && !mine.anchored && offset >= 0 &&
+                          offset <= static_cast<std::int64_t>(Stream::kProvisional);
         const bool first_of_side = !mine.based && !old.closing;
         if (old.finished || (!same_start && !late && !first_of_side)) {
             if (!old.finished) {
@@ -41,7 +42,8 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
             }
             recent_.remember(s);
             if (!answer) ++old.syn_retransmits;
-            recorder_.counters.add(answer ? "tcp.syn_ack_retransmission" : "tcp.syn_retransmission", 1, Unit::packets);
+            recorder_.counters.add(answer ? "tcp.syn_ack_retransmission" : "tcp.syn_retransmission", 1,
+                                   Unit::packets);
             return index;
         }
     }
@@ -54,7 +56,8 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
     if (!mine.based) mine.base_provisionally(s.seq + 1);
     if (!mine.anchored) {
         const std::uint64_t before = mine.held ? mine.held->bytes() : 0;
-        mine.anchor(mine.next + static_cast<std::uint64_t>(static_cast<std::int64_t>(mine.from_next(s.seq + 1))));
+        mine.anchor(mine.next +
+                    static_cast<std::uint64_t>(static_cast<std::int64_t>(mine.from_next(s.seq + 1))));
         held_bytes_ -= before - (mine.held ? mine.held->bytes() : 0);
     }
     if (answer) {
@@ -63,9 +66,7 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
         if (!peer.based) peer.base_provisionally(s.ack);
         if (!peer.anchored) {
             const std::int64_t origin = static_cast<std::int64_t>(peer.next) + peer.from_next(s.ack);
-            const std::uint64_t before = peer.held ? peer.held->bytes() : 0;
-            if (origin >= 0) peer.anchor(static_cast<std::uint64_t>(origin));
-            held_bytes_ -= before - (peer.held ? peer.held->bytes() : 0);
+            if (origin >= 0) anchor(peer, static_cast<std::uint64_t>(origin));
         }
     } else {
         connection.syn_seen = true;
@@ -132,12 +133,17 @@ void Tracker::find_client(Connection& connection) {
     settle_on(connection.port(0) <= connection.port(1) ? 1 : 0, "tcp.client_by_port_number");
 }
 
+void Tracker::anchor(Stream& stream, std::uint64_t origin) {
+    const std::uint64_t dropped = stream.anchor(origin);
+    held_bytes_ -= dropped;
+    if (dropped > 0) recorder_.counters.add("tcp.bytes_before_stream_start", dropped, Unit::bytes);
+}
+
 // The wait for a SYN is over: streams start with what was seen first.
 void Tracker::resolve_start(Connection& connection) {
     if (connection.client_side == kUnknownSide) find_client(connection);
     for (Stream& stream : connection.stream) {
         if (stream.anchored) continue;
-        const std::uint64_t before = stream.held ? stream.held->bytes() : 0;
         if (!stream.based) {
             if (!stream.first_ack_known) continue;  // nothing is known of this side yet
             stream.base_provisionally(stream.first_ack);
@@ -145,11 +151,12 @@ void Tracker::resolve_start(Connection& connection) {
         std::uint64_t origin = stream.has_held() ? stream.held->front().offset : stream.next;
         // With a handshake half seen, the lowest acknowledgement tells the start better than the first data.
         if (connection.syn_seen && stream.first_ack_known) {
-            const std::int64_t acked = static_cast<std::int64_t>(stream.next) + stream.from_next(stream.first_ack);
-            if (acked >= 0 && acked < static_cast<std::int64_t>(origin)) origin = static_cast<std::uint64_t>(acked);
+            const std::int64_t acked =
+                static_cast<std::int64_t>(stream.next) + stream.from_next(stream.first_ack);
+            if (acked >= 0 && acked < static_cast<std::int64_t>(origin))
+                origin = static_cast<std::uint64_t>(acked);
         }
-        stream.anchor(origin);
-        held_bytes_ -= before - (stream.held ? stream.held->bytes() : 0);
+        anchor(stream, origin);
         if (stream.acked > stream.next && stream.stuck_ack <= stream.next) {
             stream.stuck_ack = stream.acked;
             stream.stuck_packet = packets_;

@@ -25,7 +25,8 @@ void Tracker::look_at_due() {
     }
     next_due_packet_ = due_.empty() ? UINT64_MAX : due_.front().packet;
     next_due_ns_ = due_.empty() ? INT64_MAX : due_.front().time_ns;
-    while (!forget_.empty() && (forget_.front().time_ns <= now_ns_ || forget_.size() > limits_.remember_closed)) {
+    while (!forget_.empty() &&
+           (forget_.front().time_ns <= now_ns_ || forget_.size() > limits_.remember_closed)) {
         const Due due = forget_.front();
         forget_.pop_front();
         if (at(due.index).generation != due.generation) continue;
@@ -55,7 +56,8 @@ void Tracker::look_at(std::uint32_t index) {
     const bool late_ones_came = packets_ - connection.closing_packet >= limits_.reorder_packets ||
                                 now_ns_ - connection.last_ns >= limits_.reorder_ns;
     if (connection.closing && late_ones_came) return finish_connection(index);
-    if (packets_ - connection.first_packet >= limits_.reorder_packets || now_ns_ - connection.first_ns >= limits_.reorder_ns)
+    if (packets_ - connection.first_packet >= limits_.reorder_packets ||
+        now_ns_ - connection.first_ns >= limits_.reorder_ns)
         resolve_start(connection);
     drain(connection);
     while (declare_missing(connection, 0, false) || declare_missing(connection, 1, false)) drain(connection);
@@ -68,7 +70,8 @@ bool Tracker::declare_missing(Connection& connection, unsigned side, bool force)
     const Stream& peer = connection.stream[side ^ 1];
     if (!mine.anchored || mine.ended) return false;
     const auto waited = [&](std::uint64_t since_packet, std::int64_t since_ns) {
-        return force || packets_ - since_packet >= limits_.reorder_packets || now_ns_ - since_ns >= limits_.reorder_ns;
+        return force || packets_ - since_packet >= limits_.reorder_packets ||
+               now_ns_ - since_ns >= limits_.reorder_ns;
     };
     if (mine.has_held()) {
         const HeldSegment& front = mine.held->front();
@@ -78,7 +81,8 @@ bool Tracker::declare_missing(Connection& connection, unsigned side, bool force)
             missing(connection, side, front.offset, "missing.acknowledged_but_not_seen");
             return true;
         }
-        const bool nobody_acknowledges = peer.packets == 0 || now_ns_ - front.time_ns >= limits_.unacknowledged_ns;
+        const bool nobody_acknowledges =
+            peer.packets == 0 || now_ns_ - front.time_ns >= limits_.unacknowledged_ns;
         if (!force && !nobody_acknowledges) return false;
         missing(connection, side, front.offset, "missing.not_seen");
         return true;
@@ -135,7 +139,8 @@ void Tracker::give_up_waiting(Connection& connection) {
         for (const unsigned side : {0u, 1u}) {
             const Stream& mine = connection.stream[side];
             if (!mine.anchored || !mine.has_held()) continue;
-            if (best == 2 || mine.held->front().order < connection.stream[best].held->front().order) best = side;
+            if (best == 2 || mine.held->front().order < connection.stream[best].held->front().order)
+                best = side;
         }
         if (best == 2) return;
         deliver_front(connection, best);

@@ -61,11 +61,13 @@ private:
         std::array<Entry, kWays> entry;
     };
     static std::uint64_t place(const Segment& segment) noexcept {
-        const std::uint64_t what = std::uint64_t{segment.seq} << 32 | segment.length() << 3 |
-                                   (segment.flags & 7u);  // FIN, SYN, RST
+        const std::uint64_t what =
+            std::uint64_t{segment.seq} << 32 | segment.length() << 3 | (segment.flags & 7u);  // FIN, SYN, RST
         return mix64(what, segment.hash + segment.side);
     }
-    static std::uint32_t tag(std::uint64_t hash) noexcept { return static_cast<std::uint32_t>(hash >> 32) | 1; }
+    static std::uint32_t tag(std::uint64_t hash) noexcept {
+        return static_cast<std::uint32_t>(hash >> 32) | 1;
+    }
     static std::uint32_t micros(const Segment& segment) noexcept {
         return static_cast<std::uint32_t>(segment.time_ns / 1000);
     }

@@ -12,8 +12,9 @@ HeldSegments::Added HeldSegments::add(std::uint64_t offset, const Segment& segme
     // Segments mostly come at the end: look there first.
     auto at = items_.end();
     if (at != first && (at - 1)->offset > begin)
-        at = std::upper_bound(first, items_.end(), begin,
-                              [](std::uint64_t value, const HeldSegment& held) { return value < held.offset; });
+        at = std::upper_bound(first, items_.end(), begin, [](std::uint64_t value, const HeldSegment& held) {
+            return value < held.offset;
+        });
     std::uint64_t from = begin;
     if (at != first && (at - 1)->end() > from) {
         const std::uint64_t covered = std::min((at - 1)->end(), end);
@@ -28,7 +29,8 @@ HeldSegments::Added HeldSegments::add(std::uint64_t offset, const Segment& segme
             HeldSegment piece;
             piece.offset = from;
             const std::uint64_t skip = from - begin;
-            const std::uint64_t captured = skip < segment.captured ? std::min<std::uint64_t>(segment.captured - skip, stop - from) : 0;
+            const std::uint64_t captured =
+                skip < segment.captured ? std::min<std::uint64_t>(segment.captured - skip, stop - from) : 0;
             piece.captured = static_cast<std::uint32_t>(captured);
             piece.missing = static_cast<std::uint32_t>(stop - from - captured);
             piece.time_ns = segment.time_ns;
@@ -82,7 +84,7 @@ std::uint64_t HeldSegments::rebase(std::uint64_t origin) {
     if (!empty() && front().offset < origin) {
         HeldSegment& cut = front();
         const std::uint64_t lost = std::min<std::uint64_t>(origin - cut.offset, cut.captured);
-        std::memmove(cut.data.get(), cut.data.get() + lost, cut.captured - lost);
+        if (lost > 0) std::memmove(cut.data.get(), cut.data.get() + lost, cut.captured - lost);
         cut.captured -= static_cast<std::uint32_t>(lost);
         cut.missing -= static_cast<std::uint32_t>(origin - cut.offset - lost);
         bytes_ -= lost;

@@ -11,12 +11,12 @@ namespace tapscope {
 
 // A copy of payload that could not be delivered when it came.
 struct HeldSegment {
-    std::uint64_t offset = 0;     // stream offset of the first byte
-    std::uint32_t captured = 0;   // bytes in `data`
-    std::uint32_t missing = 0;    // bytes behind them that the snap length cut off
+    std::uint64_t offset = 0;    // stream offset of the first byte
+    std::uint32_t captured = 0;  // bytes in `data`
+    std::uint32_t missing = 0;   // bytes behind them that the snap length cut off
     std::int64_t time_ns = 0;
-    std::uint64_t order = 0;      // number of its packet
-    std::uint32_t ack = 0;        // raw
+    std::uint64_t order = 0;  // number of its packet
+    std::uint32_t ack = 0;    // raw
     bool has_ack = false;
     bool retransmitted = false;
     std::unique_ptr<std::uint8_t[]> data;
@@ -52,27 +52,28 @@ private:
 
 // Sequence numbers are compared modulo 2^32 (RFC 9293, section 3.4) by unwrapping them around `next`.
 struct Stream {
-    static constexpr std::uint64_t kProvisional = 1u << 24;  // offset given to the first byte seen before the start is known
+    static constexpr std::uint64_t kProvisional =
+        1u << 24;  // offset given to the first byte seen before the start is known
 
-    std::uint32_t base_seq = 0;      // raw sequence number of offset 0
-    bool based = false;              // base_seq is set, perhaps provisionally
-    bool anchored = false;           // offset 0 is known to be the start of the stream (or was declared to be)
+    std::uint32_t base_seq = 0;  // raw sequence number of offset 0
+    bool based = false;          // base_seq is set, perhaps provisionally
+    bool anchored = false;       // offset 0 is known to be the start of the stream (or was declared to be)
     bool fin_seen = false, ended = false;
-    bool fin_inferred = false;       // the peer acknowledges one byte more than there is: a FIN that was not seen
-    bool absent = false;             // no packet of this side was ever seen: do not wait for any
+    bool fin_inferred = false;  // the peer acknowledges one byte more than there is: a FIN that was not seen
+    bool absent = false;        // no packet of this side was ever seen: do not wait for any
     bool first_ack_known = false;
-    std::uint32_t first_ack = 0;     // lowest acknowledgement of it seen before it was anchored, raw
-    std::uint32_t packets = 0;       // saturating
+    std::uint32_t first_ack = 0;  // lowest acknowledgement of it seen before it was anchored, raw
+    std::uint32_t packets = 0;    // saturating
     std::uint32_t retransmits = 0;
-    std::uint64_t next = 0;          // everything before was delivered or declared missing
-    std::uint64_t acked = 0;         // highest offset that the other side acknowledged
-    std::uint64_t stuck_ack = 0;     // acknowledged without having been seen, since packet `stuck_packet`
+    std::uint64_t next = 0;       // everything before was delivered or declared missing
+    std::uint64_t acked = 0;      // highest offset that the other side acknowledged
+    std::uint64_t stuck_ack = 0;  // acknowledged without having been seen, since packet `stuck_packet`
     std::uint64_t stuck_packet = 0;
-    std::uint64_t fin_at = 0;        // offset of the FIN
+    std::uint64_t fin_at = 0;  // offset of the FIN
     std::int64_t fin_ns = -1;
     std::uint32_t fin_ack = 0;
-    std::uint64_t seen = 0;          // bytes delivered
-    std::uint64_t missing = 0;       // bytes declared missing
+    std::uint64_t seen = 0;     // bytes delivered
+    std::uint64_t missing = 0;  // bytes declared missing
     std::unique_ptr<HeldSegments> held;
 
     // Distance of a raw number from `next`.

@@ -7,7 +7,8 @@
 
 namespace tapscope {
 
-Tracker::Tracker(Recorder& recorder, const Limits& limits, std::unordered_map<std::uint16_t, Protocol> port_map)
+Tracker::Tracker(Recorder& recorder, const Limits& limits,
+                 std::unordered_map<std::uint16_t, Protocol> port_map)
     : recorder_(recorder), limits_(limits), port_map_(std::move(port_map)), recent_(limits.copy_within_ns) {}
 
 void Tracker::segment(const Segment& s) {
@@ -26,14 +27,16 @@ void Tracker::segment(const Segment& s) {
         const std::int32_t ahead = peer.from_next(s.ack);
         if (s.seq == mine.base_seq + static_cast<std::uint32_t>(mine.next) && ahead <= 0) [[likely]] {
             connection.last_ns = std::max(connection.last_ns, s.time_ns);
-            const std::uint64_t acked = peer.next - static_cast<std::uint64_t>(-static_cast<std::int64_t>(ahead));
+            const std::uint64_t acked =
+                peer.next - static_cast<std::uint64_t>(-static_cast<std::int64_t>(ahead));
             if (acked > peer.acked && acked <= peer.next) peer.acked = acked;
             if (s.captured == 0) return;
             recent_.remember(s);
             if (!connection.conversation) open_conversation(connection);
             mine.next += s.captured;
             mine.seen += s.captured;
-            connection.conversation->bytes(connection.direction(s.side), {s.payload, s.captured}, s.time_ns, acked);
+            connection.conversation->bytes(connection.direction(s.side), {s.payload, s.captured}, s.time_ns,
+                                           acked);
             return;
         }
     }
@@ -49,7 +52,8 @@ std::uint32_t Tracker::create(const Segment& s, unsigned client_side) {
     std::uint32_t index;
     if (free_.empty()) {
         index = pool_used_++;
-        if (index / kChunk == pool_.size()) pool_.push_back(std::make_unique<std::array<Connection, kChunk>>());
+        if (index / kChunk == pool_.size())
+            pool_.push_back(std::make_unique<std::array<Connection, kChunk>>());
     } else {
         index = free_.back();
         free_.pop_back();
@@ -130,8 +134,8 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
         else if (mine.anchored && mine.next > 0 && mine.from_next(s.seq) == -1 && !(s.flags & (syn | fin)))
             recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
         if (s.flags & fin) {
-            const std::int64_t end = static_cast<std::int64_t>(mine.next) + mine.from_next(s.seq) + s.length() +
-                                     ((s.flags & syn) ? 1 : 0);
+            const std::int64_t end = static_cast<std::int64_t>(mine.next) + mine.from_next(s.seq) +
+                                     s.length() + ((s.flags & syn) ? 1 : 0);
             if (!mine.fin_seen && end >= 0) {
                 mine.fin_seen = true;
                 mine.fin_at = static_cast<std::uint64_t>(end);
@@ -156,7 +160,8 @@ void Tracker::note_ack(Stream& acknowledged, std::uint32_t ack) {
         if (!acknowledged.based) return;
     }
     const std::int64_t ahead = acknowledged.from_next(ack);
-    if (ahead > std::int64_t{1} << 30) return recorder_.counters.add("tcp.ack_out_of_range", 1, Unit::packets);
+    if (ahead > std::int64_t{1} << 30)
+        return recorder_.counters.add("tcp.ack_out_of_range", 1, Unit::packets);
     const std::int64_t offset = static_cast<std::int64_t>(acknowledged.next) + ahead;
     if (offset <= static_cast<std::int64_t>(acknowledged.acked)) return;
     acknowledged.acked = static_cast<std::uint64_t>(offset);
@@ -178,7 +183,8 @@ void Tracker::payload(Connection& connection, const Segment& s) {
         return old_bytes(connection, s, static_cast<std::uint64_t>(std::max<std::int64_t>(begin, 0)),
                          static_cast<std::uint64_t>(std::max<std::int64_t>(end, 0)));
     if (begin < 0) return recorder_.counters.add("tcp.before_stream_start", 1, Unit::packets);
-    if (begin - next > std::int64_t{1} << 30) return recorder_.counters.add("tcp.seq_out_of_range", 1, Unit::packets);
+    if (begin - next > std::int64_t{1} << 30)
+        return recorder_.counters.add("tcp.seq_out_of_range", 1, Unit::packets);
     if (mine.ended || (mine.fin_seen && static_cast<std::uint64_t>(begin) >= mine.fin_at))
         return recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
     Segment fresh = s;
@@ -196,8 +202,7 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     const std::uint64_t before = mine.held->bytes();
     const auto added = mine.held->add(offset, fresh, packets_);
     held_bytes_ += mine.held->bytes() - before;
-    if (added.overlap > 0)
-        old_bytes(connection, s, offset, offset + fresh.length());
+    if (added.overlap > 0) old_bytes(connection, s, offset, offset + fresh.length());
     if (added.bytes > 0) {
         if (added.overlap > 0) recorder_.counters.add("tcp.overlap", added.overlap, Unit::bytes);
         recent_.remember(s);
@@ -219,7 +224,8 @@ void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t 
     recent_.remember(s);
     if (mine.held) mine.held->retransmitted(begin, end, s.time_ns);
     if (connection.conversation)
-        connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next), s.time_ns);
+        connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next),
+                                               s.time_ns);
 }
 
 void Tracker::open_conversation(Connection& connection) {
@@ -236,13 +242,14 @@ void Tracker::open_conversation(Connection& connection) {
     Exchange& exchange = connection.conversation->exchange();
     for (const unsigned side : {0u, 1u})
         exchange.at(connection.direction(side)).base_seq = connection.stream[side].base_seq;
-    const std::string endpoint = address_text(connection.address(client)) + ":" + std::to_string(connection.port(client));
+    const std::string endpoint =
+        address_text(connection.address(client)) + ":" + std::to_string(connection.port(client));
     exchange.endpoint_hash = siphash13(recorder_.key(), as_bytes(endpoint));
     exchange.endpoint_known = true;
 }
 
-void Tracker::deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing, std::int64_t time_ns,
-                      std::uint32_t ack, bool has_ack) {
+void Tracker::deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
+                      std::int64_t time_ns, std::uint32_t ack, bool has_ack) {
     if (!connection.conversation) open_conversation(connection);
     Stream& mine = connection.stream[side];
     const Stream& peer = connection.stream[side ^ 1];
@@ -268,9 +275,11 @@ void Tracker::deliver_front(Connection& connection, unsigned side) {
     const HeldSegment held = mine.held->take_front();
     held_bytes_ -= held.captured;
     if (mine.ended) return recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
-    deliver(connection, side, {held.data.get(), held.captured}, held.missing, held.time_ns, held.ack, held.has_ack);
+    deliver(connection, side, {held.data.get(), held.captured}, held.missing, held.time_ns, held.ack,
+            held.has_ack);
     if (held.retransmitted)
-        connection.conversation->retransmitted(connection.direction(side), held.offset, held.end(), held.time_ns);
+        connection.conversation->retransmitted(connection.direction(side), held.offset, held.end(),
+                                               held.time_ns);
 }
 
 // Delivers everything that may be delivered; of two sides that both may, the older packet first.
@@ -309,8 +318,8 @@ void Tracker::end_stream(Connection& connection, unsigned side, std::int64_t tim
 void Tracker::settle(Connection& connection, std::uint32_t index) {
     const Stream& a = connection.stream[0];
     const Stream& b = connection.stream[1];
-    connection.plain = a.anchored && b.anchored && !a.has_held() && !b.has_held() && !a.fin_seen && !b.fin_seen &&
-                       !connection.reset && a.packets > 0 && b.packets > 0 &&
+    connection.plain = a.anchored && b.anchored && !a.has_held() && !b.has_held() && !a.fin_seen &&
+                       !b.fin_seen && !connection.reset && a.packets > 0 && b.packets > 0 &&
                        (!connection.syn_ack_seen || connection.established_ns >= 0);
     if (!connection.closing && ((a.ended && b.ended) || connection.reset)) {
         connection.closing = true;

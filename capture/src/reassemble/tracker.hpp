@@ -23,15 +23,15 @@
 namespace tapscope {
 
 struct Limits {
-    std::uint32_t reorder_packets = 256;               // captured packets that a hole waits for its bytes
-    std::int64_t reorder_ns = INT64_MAX;               // or this long (live captures set it)
-    std::int64_t unacknowledged_ns = 30'000'000'000;   // a hole that nobody acknowledges, at most
-    std::int64_t copy_within_ns = 5'000'000;           // mirror copies come within; far below any RTO (RFC 6298: 1 s)
-    std::size_t held_bytes = 32 * 1024 * 1024;         // payload that waits, all connections together
+    std::uint32_t reorder_packets = 256;              // captured packets that a hole waits for its bytes
+    std::int64_t reorder_ns = INT64_MAX;              // or this long (live captures set it)
+    std::int64_t unacknowledged_ns = 30'000'000'000;  // a hole that nobody acknowledges, at most
+    std::int64_t copy_within_ns = 5'000'000;  // mirror copies come within; far below any RTO (RFC 6298: 1 s)
+    std::size_t held_bytes = 32 * 1024 * 1024;  // payload that waits, all connections together
     std::size_t held_bytes_of_stream = 8 * 1024 * 1024;
     std::size_t held_segments_of_stream = 16 * 1024;
-    std::size_t connections = 1'000'000;               // tracked at once; beyond it the idlest are dropped
-    std::int64_t remember_closed_ns = 3'000'000'000;   // a closed connection's late packets are recognised
+    std::size_t connections = 1'000'000;              // tracked at once; beyond it the idlest are dropped
+    std::int64_t remember_closed_ns = 3'000'000'000;  // a closed connection's late packets are recognised
     std::size_t remember_closed = 16 * 1024;
 };
 
@@ -42,7 +42,9 @@ public:
 
 private:
     struct Hash {
-        std::size_t operator()(const Address& address) const noexcept { return mix64(address.high, address.low); }
+        std::size_t operator()(const Address& address) const noexcept {
+            return mix64(address.high, address.low);
+        }
     };
     std::unordered_map<Address, std::int32_t, Hash> indices_;
     std::vector<Address> addresses_;
@@ -90,14 +92,15 @@ private:
     bool without_connection(const Segment& segment);
     void find_client(Connection& connection);
     void resolve_start(Connection& connection);
+    void anchor(Stream& stream, std::uint64_t origin);
 
     // tracker.cpp: ordered delivery
     void slow_path(std::uint32_t index, const Segment& segment);
     void payload(Connection& connection, const Segment& segment);
     void old_bytes(Connection& connection, const Segment& segment, std::uint64_t begin, std::uint64_t end);
     void note_ack(Stream& acknowledged, std::uint32_t ack);
-    void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing, std::int64_t time_ns,
-                 std::uint32_t ack, bool has_ack);
+    void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
+                 std::int64_t time_ns, std::uint32_t ack, bool has_ack);
     void open_conversation(Connection& connection);
     bool waits_for_peer(const Stream& peer, std::uint32_t ack, bool has_ack) const noexcept;
     void drain(Connection& connection);
@@ -126,13 +129,14 @@ private:
     std::vector<std::uint32_t> free_;
     std::uint32_t pool_used_ = 0;
     RecentSegments recent_;
-    std::deque<Due> due_;       // connections to look at, in order of time
-    std::deque<Due> forget_;    // finished connections that are still recognised
-    std::unordered_map<std::uint64_t, std::uint32_t> listeners_;  // address and port: connections accepted there
+    std::deque<Due> due_;     // connections to look at, in order of time
+    std::deque<Due> forget_;  // finished connections that are still recognised
+    std::unordered_map<std::uint64_t, std::uint32_t>
+        listeners_;  // address and port: connections accepted there
     std::uint64_t packets_ = 0;
     std::uint64_t next_due_packet_ = UINT64_MAX;
     std::int64_t next_due_ns_ = INT64_MAX;
-    std::int64_t now_ns_ = 0;   // time of the newest packet
+    std::int64_t now_ns_ = 0;  // time of the newest packet
     std::uint64_t held_bytes_ = 0;
     std::uint32_t clock_hand_ = 0;
 };

@@ -22,7 +22,8 @@ public:
     ~GzipDecoder() override { inflateEnd(&z_); }
     GzipDecoder(const GzipDecoder&) = delete;
     GzipDecoder& operator=(const GzipDecoder&) = delete;
-    Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out, std::size_t out_size) override {
+    Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out,
+                 std::size_t out_size) override {
         z_.next_in = const_cast<std::uint8_t*>(in);  // zlib does not write to it
         z_.avail_in = static_cast<unsigned>(in_size);
         z_.next_out = out;
@@ -33,7 +34,8 @@ public:
             inflateReset(&z_);  // gzip members may follow one another
             return progress;
         }
-        if (result != Z_OK && result != Z_BUF_ERROR) return {progress.used, progress.made, "broken gzip data"};
+        if (result != Z_OK && result != Z_BUF_ERROR)
+            return {progress.used, progress.made, "broken gzip data"};
         return progress;
     }
 
@@ -47,7 +49,8 @@ public:
     ~ZstdDecoder() override { ZSTD_freeDStream(stream_); }
     ZstdDecoder(const ZstdDecoder&) = delete;
     ZstdDecoder& operator=(const ZstdDecoder&) = delete;
-    Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out, std::size_t out_size) override {
+    Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out,
+                 std::size_t out_size) override {
         ZSTD_inBuffer input{in, in_size, 0};
         ZSTD_outBuffer output{out, out_size, 0};
         const std::size_t result = ZSTD_decompressStream(stream_, &output, &input);
@@ -64,7 +67,8 @@ public:
     ~XzDecoder() override { lzma_end(&stream_); }
     XzDecoder(const XzDecoder&) = delete;
     XzDecoder& operator=(const XzDecoder&) = delete;
-    Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out, std::size_t out_size) override {
+    Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out,
+                 std::size_t out_size) override {
         stream_.next_in = in;
         stream_.avail_in = in_size;
         stream_.next_out = out;
@@ -94,10 +98,11 @@ ByteStream::ByteStream(const std::string& path) : path_(path == "-" ? "standard 
             throw SourceError(std::string("cannot be read: ") + std::strerror(errno), path, -1,
                               "Check the path and its permissions.");
         close_fd_ = true;
-        struct stat info {};
+        struct stat info{};
         if (::fstat(fd_, &info) == 0 && S_ISDIR(info.st_mode)) {
             ::close(fd_);
-            throw SourceError("is a directory, not a capture file", path, -1, "Name the capture files in it.");
+            throw SourceError("is a directory, not a capture file", path, -1,
+                              "Name the capture files in it.");
         }
         if (S_ISREG(info.st_mode)) file_size_ = static_cast<std::uint64_t>(info.st_size);
     }
@@ -111,7 +116,10 @@ ByteStream::ByteStream(const std::string& path) : path_(path == "-" ? "standard 
     } else if (begins(p, end_, "\x28\xb5\x2f\xfd", 4)) {
         decoder_ = std::make_unique<ZstdDecoder>();
         compression_ = "zstd";
-    } else if (begins(p, end_, "\xfd" "7zXZ\0", 6)) {
+    } else if (begins(p, end_,
+                      "\xfd"
+                      "7zXZ\0",
+                      6)) {
         decoder_ = std::make_unique<XzDecoder>();
         compression_ = "xz";
     }
@@ -137,7 +145,8 @@ std::size_t ByteStream::read_file(std::uint8_t* to, std::size_t n) {
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
             throw SourceError(std::string("reading failed: ") + std::strerror(errno), path_,
-                              static_cast<std::int64_t>(file_read_), "Check the disk or the other end of the pipe.");
+                              static_cast<std::int64_t>(file_read_),
+                              "Check the disk or the other end of the pipe.");
         file_ended_ = true;
     }
     return 0;
@@ -155,8 +164,9 @@ bool ByteStream::produce() {
             packed_begin_ = 0;
             packed_end_ = read_file(packed_.data(), packed_.size());
         }
-        const auto [used, made, error] = decoder_->run(packed_.data() + packed_begin_, packed_end_ - packed_begin_,
-                                                       buffer_.data() + end_, buffer_.size() - end_);
+        const auto [used, made, error] =
+            decoder_->run(packed_.data() + packed_begin_, packed_end_ - packed_begin_, buffer_.data() + end_,
+                          buffer_.size() - end_);
         packed_begin_ += used;
         end_ += made;
         produced_ += made;

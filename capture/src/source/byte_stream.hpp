@@ -16,7 +16,8 @@ public:
         std::size_t used, made;
         const char* error;  // nullptr: fine
     };
-    virtual Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out, std::size_t out_size) = 0;
+    virtual Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out,
+                         std::size_t out_size) = 0;
 };
 
 // A contiguous window on the stream that moves forward. Memory: one block, or the largest record asked for.
@@ -45,7 +46,9 @@ public:
     std::uint64_t file_size() const noexcept { return file_size_; }
     const std::string& path() const noexcept { return path_; }
     const std::string& compression() const noexcept { return compression_; }
-    const char* decode_error() const noexcept { return decode_error_; }  // the compressed input is broken from here
+    const char* decode_error() const noexcept {
+        return decode_error_;
+    }  // the compressed input is broken from here
 
 private:
     std::size_t read_file(std::uint8_t* to, std::size_t n);

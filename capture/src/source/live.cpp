@@ -34,8 +34,10 @@ void become_user(const std::string& user) {
     if (geteuid() != 0) return;
     const passwd* entry = getpwnam(user.c_str());
     if (entry == nullptr) fail("no such user: " + user, "", "Name an existing unprivileged user.");
-    if (initgroups(user.c_str(), entry->pw_gid) != 0 || setgid(entry->pw_gid) != 0 || setuid(entry->pw_uid) != 0)
-        fail("cannot become user " + user + ": " + std::strerror(errno), "", "Start as root, or without a user.");
+    if (initgroups(user.c_str(), entry->pw_gid) != 0 || setgid(entry->pw_gid) != 0 ||
+        setuid(entry->pw_uid) != 0)
+        fail("cannot become user " + user + ": " + std::strerror(errno), "",
+             "Start as root, or without a user.");
 }
 
 LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
@@ -44,7 +46,8 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
     report_.format = "live";
     char error[PCAP_ERRBUF_SIZE] = "";
     pcap_t* pcap = handles_->pcap = pcap_create(settings.interface.c_str(), error);
-    if (pcap == nullptr) fail(std::string("cannot open the interface: ") + error, settings.interface, "See ip link.");
+    if (pcap == nullptr)
+        fail(std::string("cannot open the interface: ") + error, settings.interface, "See ip link.");
     pcap_set_snaplen(pcap, settings.snaplen);
     pcap_set_promisc(pcap, settings.promiscuous ? 1 : 0);
     pcap_set_timeout(pcap, kWaitMs);
@@ -53,9 +56,11 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
     const int status = pcap_activate(pcap);
     if (status < 0) {
         const std::string text = pcap_geterr(pcap);
-        const std::string what = std::string("cannot capture: ") + pcap_statustostr(status) + (text.empty() ? "" : " (" + text + ")");
+        const std::string what = std::string("cannot capture: ") + pcap_statustostr(status) +
+                                 (text.empty() ? "" : " (" + text + ")");
         fail(what, settings.interface,
-             status == PCAP_ERROR_PERM_DENIED ? "Run as root or give the process CAP_NET_RAW." : "See ip link.");
+             status == PCAP_ERROR_PERM_DENIED ? "Run as root or give the process CAP_NET_RAW."
+                                              : "See ip link.");
     }
     fraction_ns_ = pcap_get_tstamp_precision(pcap) == PCAP_TSTAMP_PRECISION_NANO ? 1 : 1000;
     report_.resolution = fraction_ns_ == 1 ? "1 ns" : "1 us";
@@ -63,7 +68,8 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
     link_ = static_cast<LinkType>(type);
     report_.link_types.push_back(static_cast<std::uint16_t>(type));
     if (!link_type_known(link_))
-        fail("unknown link type " + std::to_string(type), settings.interface, "Capture on an Ethernet interface.");
+        fail("unknown link type " + std::to_string(type), settings.interface,
+             "Capture on an Ethernet interface.");
     if (!settings.filter.empty()) {
         bpf_program program{};
         if (pcap_compile(pcap, &program, settings.filter.c_str(), 1, PCAP_NETMASK_UNKNOWN) != 0)
@@ -71,7 +77,8 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
                  "See man pcap-filter.");
         const int set = pcap_setfilter(pcap, &program);
         pcap_freecode(&program);
-        if (set != 0) fail(std::string("the filter was refused: ") + pcap_geterr(pcap), settings.interface, "");
+        if (set != 0)
+            fail(std::string("the filter was refused: ") + pcap_geterr(pcap), settings.interface, "");
     }
     if (!settings.write_path.empty()) {
         handles_->dumper = pcap_dump_open(pcap, settings.write_path.c_str());
@@ -86,7 +93,8 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
 
 LiveSource::~LiveSource() = default;
 
-void LiveSource::take(std::uint32_t captured, std::uint32_t length, std::int64_t time_ns, const std::uint8_t* data) {
+void LiveSource::take(std::uint32_t captured, std::uint32_t length, std::int64_t time_ns,
+                      const std::uint8_t* data) {
     std::memcpy(arena_.data() + used_, data, captured);
     batch_->push_back({arena_.data() + used_, captured, length, time_ns, link_, 0});
     used_ += captured;

@@ -13,11 +13,11 @@ namespace tapscope {
 
 struct LiveSettings {
     std::string interface;
-    std::string filter;                          // BPF expression; empty: everything
-    std::string write_path;                      // pcap file that gets every packet; empty: none
-    std::string user;                            // become this user once everything is open; empty: stay
-    int snaplen = 262144;                        // bytes
-    int ring_bytes = 64 * 1024 * 1024;           // kernel ring
+    std::string filter;                 // BPF expression; empty: everything
+    std::string write_path;             // pcap file that gets every packet; empty: none
+    std::string user;                   // become this user once everything is open; empty: stay
+    int snaplen = 262144;               // bytes
+    int ring_bytes = 64 * 1024 * 1024;  // kernel ring
     bool promiscuous = true;
 };
 

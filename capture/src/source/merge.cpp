@@ -12,10 +12,11 @@ std::unique_ptr<Source> open_file(const std::string& path, std::uint16_t index, 
     auto stream = std::make_unique<ByteStream>(path);
     if (!stream->ensure(4)) {
         const bool empty = stream->size() == 0 && stream->decode_error() == nullptr;
-        throw SourceError(empty ? "the file is empty" : "the file ends before a capture header", stream->path(), 0,
-                          "Name a pcap or pcapng file (also gzip, zstd or xz).");
+        throw SourceError(empty ? "the file is empty" : "the file ends before a capture header",
+                          stream->path(), 0, "Name a pcap or pcapng file (also gzip, zstd or xz).");
     }
-    if (PcapFile::is_magic(stream->data())) return std::make_unique<PcapFile>(std::move(stream), index, counters);
+    if (PcapFile::is_magic(stream->data()))
+        return std::make_unique<PcapFile>(std::move(stream), index, counters);
     if (load_le32(stream->data()) == 0x0A0D0D0A)
         return std::make_unique<PcapngFile>(std::move(stream), index, counters);
     throw SourceError("this is not a capture file", stream->path(), 0,
@@ -26,7 +27,8 @@ void check_link_types(const SourceReport& report) {
     if (report.packets == 0 || report.link_types.empty()) return;
     for (const std::uint16_t type : report.link_types)
         if (link_type_known(static_cast<LinkType>(type))) return;
-    throw SourceError("unknown link type " + std::to_string(report.link_types.front()), report.path, -1, kKnownLinkTypes);
+    throw SourceError("unknown link type " + std::to_string(report.link_types.front()), report.path, -1,
+                      kKnownLinkTypes);
 }
 
 MergedSources::MergedSources(std::vector<std::unique_ptr<Source>> sources)
@@ -46,7 +48,8 @@ void MergedSources::fill(std::vector<Packet>& batch) {
         if (!lane.ended) heap.push_back(i);
     }
     const auto later = [&](std::size_t a, std::size_t b) {
-        const std::int64_t x = lanes_[a].packets[lanes_[a].at].time_ns, y = lanes_[b].packets[lanes_[b].at].time_ns;
+        const std::int64_t x = lanes_[a].packets[lanes_[a].at].time_ns,
+                           y = lanes_[b].packets[lanes_[b].at].time_ns;
         return x != y ? x > y : a > b;
     };
     std::make_heap(heap.begin(), heap.end(), later);

@@ -12,8 +12,16 @@ namespace tapscope {
 
 // Link types by their numbers in capture files: https://www.tcpdump.org/linktypes.html
 enum class LinkType : std::uint16_t {
-    null = 0, ethernet = 1, raw_bsd = 12, raw_openbsd = 14, raw = 101, loop = 108, linux_cooked = 113,
-    ipv4 = 228, ipv6 = 229, linux_cooked2 = 276,
+    null = 0,
+    ethernet = 1,
+    raw_bsd = 12,
+    raw_openbsd = 14,
+    raw = 101,
+    loop = 108,
+    linux_cooked = 113,
+    ipv4 = 228,
+    ipv6 = 229,
+    linux_cooked2 = 276,
 };
 
 struct Packet {
@@ -22,7 +30,7 @@ struct Packet {
     std::uint32_t length;      // bytes on the wire
     std::int64_t time_ns;
     LinkType link;
-    std::uint16_t source;      // index of the source in the order given
+    std::uint16_t source;  // index of the source in the order given
 };
 
 // What can be told about a source when it was read.
@@ -32,16 +40,19 @@ struct SourceReport {
     std::int64_t first_ns = -1, last_ns = -1;
     std::vector<std::uint16_t> link_types;  // one per interface
     std::string resolution;
-    std::uint64_t truncated_packets = 0;    // cut by the snap length
+    std::uint64_t truncated_packets = 0;  // cut by the snap length
     bool drops_known = false;
     std::uint64_t dropped_by_kernel = 0, dropped_by_interface = 0, received = 0;
-    std::string warning;                    // why reading stopped early, if it did
+    std::string warning;  // why reading stopped early, if it did
 };
 
 // Unusable input: which file, where in it, and what to do.
 struct SourceError : std::runtime_error {
     SourceError(const std::string& what, std::string at_path, std::int64_t at_offset, std::string what_to_do)
-        : std::runtime_error(what), path(std::move(at_path)), offset(at_offset), remedy(std::move(what_to_do)) {}
+        : std::runtime_error(what),
+          path(std::move(at_path)),
+          offset(at_offset),
+          remedy(std::move(what_to_do)) {}
     std::string path;
     std::int64_t offset;  // -1: nowhere in particular
     std::string remedy;

@@ -12,17 +12,25 @@ constexpr std::size_t kFileHeader = 24;
 
 bool link_type_known(LinkType type) noexcept {
     switch (type) {
-        case LinkType::null: case LinkType::ethernet: case LinkType::raw_bsd: case LinkType::raw_openbsd:
-        case LinkType::raw: case LinkType::loop: case LinkType::linux_cooked: case LinkType::ipv4:
-        case LinkType::ipv6: case LinkType::linux_cooked2: return true;
+        case LinkType::null:
+        case LinkType::ethernet:
+        case LinkType::raw_bsd:
+        case LinkType::raw_openbsd:
+        case LinkType::raw:
+        case LinkType::loop:
+        case LinkType::linux_cooked:
+        case LinkType::ipv4:
+        case LinkType::ipv6:
+        case LinkType::linux_cooked2:
+            return true;
     }
     return false;
 }
 
 bool PcapFile::is_magic(const std::uint8_t* p) noexcept {
     const std::uint32_t magic = load_le32(p), swapped = load_be32(p);
-    return magic == kMicros || magic == kNanos || magic == kModified || swapped == kMicros || swapped == kNanos ||
-           swapped == kModified;
+    return magic == kMicros || magic == kNanos || magic == kModified || swapped == kMicros ||
+           swapped == kNanos || swapped == kModified;
 }
 
 PcapFile::PcapFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, Counters& counters)
@@ -30,7 +38,8 @@ PcapFile::PcapFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, Coun
     report_.path = stream_->path();
     report_.format = "pcap" + (stream_->compression().empty() ? "" : "+" + stream_->compression());
     if (!stream_->ensure(kFileHeader))
-        throw SourceError("the pcap file header is cut", report_.path, static_cast<std::int64_t>(stream_->size()),
+        throw SourceError("the pcap file header is cut", report_.path,
+                          static_cast<std::int64_t>(stream_->size()),
                           "The file ends inside its first 24 bytes; capture again.");
     const std::uint8_t* p = stream_->data();
     std::uint32_t magic = load_le32(p);
@@ -63,9 +72,10 @@ void PcapFile::fill_as(std::vector<Packet>& batch) {
     while (batch.size() < kBatch && static_cast<std::size_t>(end - p) >= header) {
         const std::uint32_t captured = u32(p + 8);
         if (captured > kMaxCaptured) {
-            stop("source.bad_record", "a packet record claims " + std::to_string(captured) + " bytes at byte " +
-                                          std::to_string(stream_->offset() + static_cast<std::size_t>(p - stream_->data())) +
-                                          "; what follows was not read");
+            stop("source.bad_record",
+                 "a packet record claims " + std::to_string(captured) + " bytes at byte " +
+                     std::to_string(stream_->offset() + static_cast<std::size_t>(p - stream_->data())) +
+                     "; what follows was not read");
             break;
         }
         if (static_cast<std::size_t>(end - p) - header < captured) break;
@@ -73,7 +83,8 @@ void PcapFile::fill_as(std::vector<Packet>& batch) {
         if (static_cast<std::int64_t>(fraction) * fraction_ns_ >= 1'000'000'000) [[unlikely]]
             counters_.add("source.bad_timestamp", 1, Unit::packets);
         batch.push_back({p + header, captured, u32(p + 12),
-                         std::int64_t{u32(p)} * 1'000'000'000 + std::int64_t{fraction} * fraction_ns_, link_, index_});
+                         std::int64_t{u32(p)} * 1'000'000'000 + std::int64_t{fraction} * fraction_ns_, link_,
+                         index_});
         note(batch.back());
         p += header + captured;
     }

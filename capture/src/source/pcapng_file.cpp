@@ -9,13 +9,22 @@ namespace tapscope {
 namespace {
 
 enum Block : std::uint32_t {
-    kInterface = 1, kObsoletePacket = 2, kSimplePacket = 3, kStatistics = 5, kEnhancedPacket = 6,
+    kInterface = 1,
+    kObsoletePacket = 2,
+    kSimplePacket = 3,
+    kStatistics = 5,
+    kEnhancedPacket = 6,
     kSection = 0x0A0D0D0A,
 };
 constexpr std::uint32_t kByteOrder = 0x1A2B3C4D;
 constexpr std::size_t kMaxBlock = kMaxCaptured + 4096;
 enum Option : std::uint16_t {
-    kEnd = 0, kTimeResolution = 9, kTimeOffset = 14, kReceived = 4, kInterfaceDrops = 5, kKernelDrops = 7,
+    kEnd = 0,
+    kTimeResolution = 9,
+    kTimeOffset = 14,
+    kReceived = 4,
+    kInterfaceDrops = 5,
+    kKernelDrops = 7,
 };
 
 }  // namespace
@@ -25,7 +34,8 @@ PcapngFile::PcapngFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, 
     report_.path = stream_->path();
     report_.format = "pcapng" + (stream_->compression().empty() ? "" : "+" + stream_->compression());
     if (!stream_->ensure(12))
-        throw SourceError("the pcapng section header is cut", report_.path, static_cast<std::int64_t>(stream_->size()),
+        throw SourceError("the pcapng section header is cut", report_.path,
+                          static_cast<std::int64_t>(stream_->size()),
                           "The file ends inside its first block; capture again.");
     const std::uint32_t order = load_le32(stream_->data() + 8);
     if (order != kByteOrder && load_be32(stream_->data() + 8) != kByteOrder)
@@ -34,9 +44,15 @@ PcapngFile::PcapngFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, 
     swapped_ = order != kByteOrder;
 }
 
-std::uint16_t PcapngFile::u16(const std::uint8_t* p) const noexcept { return swapped_ ? load_be16(p) : load_le16(p); }
-std::uint32_t PcapngFile::u32(const std::uint8_t* p) const noexcept { return swapped_ ? load_be32(p) : load_le32(p); }
-std::uint64_t PcapngFile::u64(const std::uint8_t* p) const noexcept { return swapped_ ? load_be64(p) : load_le64(p); }
+std::uint16_t PcapngFile::u16(const std::uint8_t* p) const noexcept {
+    return swapped_ ? load_be16(p) : load_le16(p);
+}
+std::uint32_t PcapngFile::u32(const std::uint8_t* p) const noexcept {
+    return swapped_ ? load_be32(p) : load_le32(p);
+}
+std::uint64_t PcapngFile::u64(const std::uint8_t* p) const noexcept {
+    return swapped_ ? load_be64(p) : load_le64(p);
+}
 
 void PcapngFile::stop(const char* counter, const std::string& why) {
     ended_ = true;
@@ -81,10 +97,10 @@ void PcapngFile::interface_description(const std::uint8_t* body, std::size_t siz
         }
     });
     if (!link_type_known(fresh.link)) counters_.add("source.unknown_link_type");
-    report_.resolution = fresh.shift > 0 ? "2^-" + std::to_string(fresh.shift) + " s"
+    report_.resolution = fresh.shift > 0                      ? "2^-" + std::to_string(fresh.shift) + " s"
                          : fresh.ticks_per_s >= 1'000'000'000 ? "1 ns"
-                         : fresh.ticks_per_s == 1'000'000     ? "1 us"
-                                                              : "1/" + std::to_string(fresh.ticks_per_s) + " s";
+                         : fresh.ticks_per_s == 1'000'000 ? "1 us"
+                                                          : "1/" + std::to_string(fresh.ticks_per_s) + " s";
     report_.link_types.push_back(static_cast<std::uint16_t>(fresh.link));
     interfaces_.push_back(fresh);
 }
@@ -111,9 +127,11 @@ void PcapngFile::sum_drops() {
     }
 }
 
-void PcapngFile::packet(std::uint32_t interface, std::uint64_t ticks, const std::uint8_t* data, std::size_t room,
-                        std::uint32_t captured, std::uint32_t length, std::vector<Packet>& batch) {
-    if (interface >= interfaces_.size()) return counters_.add("source.packet_of_unknown_interface", 1, Unit::packets);
+void PcapngFile::packet(std::uint32_t interface, std::uint64_t ticks, const std::uint8_t* data,
+                        std::size_t room, std::uint32_t captured, std::uint32_t length,
+                        std::vector<Packet>& batch) {
+    if (interface >= interfaces_.size())
+        return counters_.add("source.packet_of_unknown_interface", 1, Unit::packets);
     if (captured > room) {
         counters_.add("source.bad_block");
         captured = static_cast<std::uint32_t>(room);
@@ -123,14 +141,15 @@ void PcapngFile::packet(std::uint32_t interface, std::uint64_t ticks, const std:
     std::uint64_t whole, ns;
     if (from.shift > 0) {
         whole = ticks >> from.shift;
-        ns = static_cast<std::uint64_t>((u128{ticks & ((std::uint64_t{1} << from.shift) - 1)} * 1'000'000'000) >>
-                                        from.shift);
+        ns = static_cast<std::uint64_t>(
+            (u128{ticks & ((std::uint64_t{1} << from.shift) - 1)} * 1'000'000'000) >> from.shift);
     } else {
         whole = ticks / from.ticks_per_s;
         ns = static_cast<std::uint64_t>(u128{ticks % from.ticks_per_s} * 1'000'000'000 / from.ticks_per_s);
     }
     const std::uint64_t seconds = whole + static_cast<std::uint64_t>(from.offset_s);
-    if (seconds > 9'000'000'000) [[unlikely]] counters_.add("source.bad_timestamp", 1, Unit::packets);
+    if (seconds > 9'000'000'000) [[unlikely]]
+        counters_.add("source.bad_timestamp", 1, Unit::packets);
     last_ns_ = static_cast<std::int64_t>(seconds * 1'000'000'000 + ns);
     if (!link_type_known(from.link)) {
         ++report_.packets;
@@ -140,11 +159,15 @@ void PcapngFile::packet(std::uint32_t interface, std::uint64_t ticks, const std:
     note(batch.back());
 }
 
-void PcapngFile::block(std::uint32_t type, const std::uint8_t* body, std::size_t size, std::vector<Packet>& batch) {
+void PcapngFile::block(std::uint32_t type, const std::uint8_t* body, std::size_t size,
+                       std::vector<Packet>& batch) {
     switch (type) {
-        case kSection: return section();
-        case kInterface: return interface_description(body, size);
-        case kStatistics: return interface_statistics(body, size);
+        case kSection:
+            return section();
+        case kInterface:
+            return interface_description(body, size);
+        case kStatistics:
+            return interface_statistics(body, size);
         case kEnhancedPacket:
             if (size < 20) return counters_.add("source.bad_block");
             return packet(u32(body), std::uint64_t{u32(body + 4)} << 32 | u32(body + 8), body + 20, size - 20,
@@ -165,7 +188,9 @@ void PcapngFile::block(std::uint32_t type, const std::uint8_t* body, std::size_t
             if (batch.size() > before) batch.back().time_ns = time;
             return;
         }
-        default: counters_.add("source.other_block"); return;
+        default:
+            counters_.add("source.other_block");
+            return;
     }
 }
 
@@ -177,9 +202,11 @@ void PcapngFile::fill(std::vector<Packet>& batch) {
         if (have >= 12) {
             if (load_le32(p) == kSection) swapped_ = load_le32(p + 8) != kByteOrder;
             const std::uint32_t type = u32(p), total = u32(p + 4);
-            if (total < 12 || total % 4 != 0 || total > kMaxBlock || (type == kSection && u32(p + 8) != kByteOrder)) {
-                stop("source.bad_record", "a block of impossible length " + std::to_string(total) + " at byte " +
-                                              std::to_string(stream_->offset()) + "; what follows was not read");
+            if (total < 12 || total % 4 != 0 || total > kMaxBlock ||
+                (type == kSection && u32(p + 8) != kByteOrder)) {
+                stop("source.bad_record", "a block of impossible length " + std::to_string(total) +
+                                              " at byte " + std::to_string(stream_->offset()) +
+                                              "; what follows was not read");
                 break;
             }
             if (have >= total) {

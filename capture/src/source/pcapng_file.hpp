@@ -23,9 +23,10 @@ private:
         LinkType link = LinkType::ethernet;
         std::uint32_t snaplen = 0;
         std::uint64_t ticks_per_s = 1'000'000;
-        unsigned shift = 0;              // > 0: 2^-shift seconds a tick instead
+        unsigned shift = 0;  // > 0: 2^-shift seconds a tick instead
         std::int64_t offset_s = 0;
-        std::uint64_t received = 0, dropped_by_interface = 0, dropped_by_kernel = 0;  // of the latest statistics
+        std::uint64_t received = 0, dropped_by_interface = 0,
+                      dropped_by_kernel = 0;  // of the latest statistics
         bool drops_known = false;
     };
     std::uint16_t u16(const std::uint8_t* p) const noexcept;
