@@ -40,28 +40,54 @@ private:
 };
 
 // Every table: X(type, name) once, from which members, growth and the numpy export are made.
-#define TAPSCOPE_CONNECTION_COLUMNS(X)                                                                  \
-    X(std::int32_t, client_addr)                                                                        \
-    X(std::int32_t, server_addr) X(std::uint16_t, client_port) X(std::uint16_t, server_port)            \
-        X(std::uint8_t, protocol) X(std::uint32_t, tap_point) X(std::int64_t, first_ns)                 \
-            X(std::int64_t, last_ns) X(std::int64_t, syn_ns) X(std::int64_t, established_ns)            \
-                X(std::int64_t, closed_ns) X(std::uint8_t, close_how) X(bool, midstream)                \
-                    X(std::uint32_t, syn_retransmits) X(std::uint32_t, retransmits_to_server)           \
-                        X(std::uint32_t, retransmits_to_client) X(std::uint32_t, duplicates)            \
-                            X(std::uint64_t, bytes_to_server) X(std::uint64_t, bytes_to_client)         \
-                                X(std::uint64_t, missing_to_server) X(std::uint64_t, missing_to_client) \
-                                    X(std::uint64_t, unparsed_to_server)                                \
-                                        X(std::uint64_t, unparsed_to_client)
+// clang-format off
+#define TAPSCOPE_CONNECTION_COLUMNS(X)      \
+    X(std::int32_t, client_addr)            \
+    X(std::int32_t, server_addr)            \
+    X(std::uint16_t, client_port)           \
+    X(std::uint16_t, server_port)           \
+    X(std::uint8_t, protocol)               \
+    X(std::uint32_t, tap_point)             \
+    X(std::int64_t, first_ns)               \
+    X(std::int64_t, last_ns)                \
+    X(std::int64_t, syn_ns)                 \
+    X(std::int64_t, established_ns)         \
+    X(std::int64_t, closed_ns)              \
+    X(std::uint8_t, close_how)              \
+    X(bool, midstream)                      \
+    X(std::uint32_t, syn_retransmits)       \
+    X(std::uint32_t, retransmits_to_server) \
+    X(std::uint32_t, retransmits_to_client) \
+    X(std::uint32_t, duplicates)            \
+    X(std::uint64_t, bytes_to_server)       \
+    X(std::uint64_t, bytes_to_client)       \
+    X(std::uint64_t, missing_to_server)     \
+    X(std::uint64_t, missing_to_client)     \
+    X(std::uint64_t, unparsed_to_server)    \
+    X(std::uint64_t, unparsed_to_client)
 
-#define TAPSCOPE_MESSAGE_COLUMNS(X)                                                                      \
-    X(std::int32_t, conn)                                                                                \
-    X(std::uint8_t, direction) X(std::uint8_t, protocol) X(std::uint8_t, kind) X(std::int64_t, begin_ns) \
-        X(std::int64_t, end_ns) X(std::uint64_t, wire_bytes) X(std::uint64_t, missing_bytes)             \
-            X(std::int32_t, class_id) X(std::int32_t, status) X(std::uint32_t, tcp_seq)                  \
-                X(std::uint32_t, flags) X(std::int64_t, request)
+#define TAPSCOPE_MESSAGE_COLUMNS(X) \
+    X(std::int32_t, conn)           \
+    X(std::uint8_t, direction)      \
+    X(std::uint8_t, protocol)       \
+    X(std::uint8_t, kind)           \
+    X(std::int64_t, begin_ns)       \
+    X(std::int64_t, end_ns)         \
+    X(std::uint64_t, wire_bytes)    \
+    X(std::uint64_t, missing_bytes) \
+    X(std::int32_t, class_id)       \
+    X(std::int32_t, status)         \
+    X(std::uint32_t, tcp_seq)       \
+    X(std::uint32_t, flags)         \
+    X(std::int64_t, request)
 
 #define TAPSCOPE_EVIDENCE_COLUMNS(X) \
-    X(std::int64_t, message) X(std::uint32_t, slot) X(std::uint8_t, kind) X(std::uint64_t, hash)
+    X(std::int64_t, message)         \
+    X(std::uint32_t, slot)           \
+    X(std::uint8_t, kind)            \
+    X(std::uint64_t, hash)
+
+// clang-format on
 
 #define TAPSCOPE_MEMBER(type, name) Column<type> name;
 #define TAPSCOPE_GROW(type, name) name.resize_storage(capacity);

@@ -117,10 +117,12 @@ private:
     void outer_gap(Direction direction, std::uint64_t missing);
     void start_compression();
 
-    // mysql_request.cpp: packets of the client.
+    // mysql_recognise.cpp: a connection whose start was not seen.
     static bool plausible_command(Bytes bytes) noexcept;
     static bool plausible_compressed(Bytes bytes) noexcept;
     static bool plausible_login(Bytes bytes) noexcept;
+
+    // mysql_request.cpp: packets of the client.
     bool starts_command(std::uint8_t seq) const noexcept;
     std::size_t wanted_of_client(std::uint32_t length, std::uint8_t seq, Bytes payload) const noexcept;
     void begin_command(std::uint8_t command, std::uint64_t at, Recorder& recorder);

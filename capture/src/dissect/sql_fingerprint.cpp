@@ -1,49 +1,14 @@
 #include "sql_fingerprint.hpp"
 
-#include <array>
-#include <bit>
 #include <cstring>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "sql_lex.hpp"
 
 namespace tapscope {
 
+using namespace sql;
+
 namespace {
-
-enum CharClass : std::uint8_t { kOther = 0, kIdent = 1, kDigit = 2, kSpace = 4, kSpecial = 8 };
-
-constexpr std::array<std::uint8_t, 256> make_classes() {
-    std::array<std::uint8_t, 256> table{};
-    for (int c = 0; c < 256; ++c) {
-        std::uint8_t bits = 0;
-        if (c >= '0' && c <= '9') bits |= kDigit | kIdent;
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c >= 0x80)
-            bits |= kIdent;
-        if (c == ' ' || (c >= 9 && c <= 13)) bits |= kSpace;
-        table[static_cast<std::size_t>(c)] = bits;
-    }
-    for (const char c : {'\'', '"', '`', '/', '-', '#', '(', '?', '\t', '\n', '\v', '\f', '\r'}) {
-        table[static_cast<unsigned char>(c)] |= kSpecial;
-    }
-    return table;
-}
-
-constexpr auto kClasses = make_classes();
-
-inline bool is(char c, std::uint8_t bits) noexcept {
-    return (kClasses[static_cast<unsigned char>(c)] & bits) != 0;
-}
-inline char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
-bool equals_folded(const char* word, std::size_t size, std::string_view lowercase) noexcept {
-    if (size != lowercase.size()) return false;
-    for (std::size_t i = 0; i < size; ++i) {
-        if (lower(word[i]) != lowercase[i]) return false;
-    }
-    return true;
-}
 
 // Words after which a minus sign belongs to the number.
 bool precedes_value(const char* word, std::size_t size) noexcept {
@@ -56,13 +21,6 @@ bool precedes_value(const char* word, std::size_t size) noexcept {
     }
     return false;
 }
-
-#if defined(__SSE2__)
-inline __m128i in_range(__m128i bytes, char low, unsigned char span) noexcept {
-    const __m128i shifted = _mm_sub_epi8(bytes, _mm_set1_epi8(low));
-    return _mm_cmpeq_epi8(_mm_min_epu8(shifted, _mm_set1_epi8(static_cast<char>(span))), shifted);
-}
-#endif
 
 }  // namespace
 
@@ -82,7 +40,7 @@ public:
     void run() {
         skip_space();
         if (p_ < end_) {
-            const char* special = first_is_special() ? p_ : find_special(p_ + 1);
+            const char* special = first_is_special() ? p_ : find_special<D>(p_ + 1, end_, close_);
             for (;;) {
                 copy_run(p_, special);
                 p_ = special;
@@ -90,7 +48,7 @@ public:
                 handle();
                 if (p_ >= end_) break;
                 // The byte behind a handled token is judged by itself: what stands before it is not plain text.
-                special = first_is_special() ? p_ : find_special(p_ + 1);
+                special = first_is_special() ? p_ : find_special<D>(p_ + 1, end_, close_);
             }
         }
         finish();
@@ -105,48 +63,6 @@ private:
         if (!kMysql && c == '$') return true;
         if (is(c, kDigit)) return !is(out_[-1], kIdent) || out_[-1] == '?';
         return c == ' ' && out_[-1] == ' ';
-    }
-
-    // First byte at or behind `p` that needs a look: a digit that starts a token, a quote, a comment sign, a blank
-    // behind a blank, other white space, an opening parenthesis (a closing one inside a VALUES row), a placeholder.
-    // p > begin_.
-    const char* find_special(const char* p) const noexcept {
-#if defined(__SSE2__)
-        const __m128i close = _mm_set1_epi8(close_);
-        for (; p + 16 <= end_; p += 16) {
-            const __m128i cur = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-            const __m128i prev = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p - 1));
-            const __m128i prev_letter = in_range(_mm_or_si128(prev, _mm_set1_epi8(0x20)), 'a', 25);
-            const __m128i prev_ident =
-                _mm_or_si128(_mm_or_si128(prev_letter, in_range(prev, '0', 9)),
-                             _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('_')),
-                                          _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('$')),
-                                                       _mm_cmpgt_epi8(_mm_setzero_si128(), prev))));
-            const __m128i number = _mm_andnot_si128(prev_ident, in_range(cur, '0', 9));
-            const __m128i blank = _mm_set1_epi8(' ');
-            const __m128i blanks = _mm_and_si128(_mm_cmpeq_epi8(cur, blank), _mm_cmpeq_epi8(prev, blank));
-            // `"` `#` (22 23), `'` `(` (27 28), '-' (2d), '/' (2f), '?' (3f), '`' (60)
-            __m128i hit = _mm_or_si128(in_range(cur, '"', 1), in_range(cur, '\'', 1));
-            hit = _mm_or_si128(
-                hit, _mm_cmpeq_epi8(_mm_or_si128(cur, _mm_set1_epi8(2)), _mm_set1_epi8('/')));  // - /
-            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('?')));
-            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('`')));
-            hit = _mm_or_si128(hit, in_range(cur, '\t', 4));
-            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, close));
-            if constexpr (!kMysql) hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('$')));
-            hit = _mm_or_si128(hit, _mm_or_si128(number, blanks));
-            const auto mask = static_cast<unsigned>(_mm_movemask_epi8(hit));
-            if (mask != 0) return p + std::countr_zero(mask);
-        }
-#endif
-        for (; p < end_; ++p) {
-            const char c = *p;
-            if (is(c, kSpecial) || c == close_) return p;
-            if (!kMysql && c == '$') return p;
-            if (is(c, kDigit) && !is(p[-1], kIdent)) return p;
-            if (c == ' ' && p[-1] == ' ') return p;
-        }
-        return end_;
     }
 
     void copy_run(const char* from, const char* to) noexcept {
@@ -183,8 +99,8 @@ private:
             }
             const auto left = static_cast<std::size_t>(end_ - p);
             if (*p == '/' && left >= 2 && p[1] == '*' && kept_comment(p, left) == 0) {
-                p = end_of_comment(p + 2);
-            } else if ((kMysql && *p == '#') || (*p == '-' && starts_line_comment(p, left))) {
+                p = end_of_comment<D>(p + 2, end_);
+            } else if ((kMysql && *p == '#') || (*p == '-' && starts_line_comment<D>(p, left))) {
                 const auto* newline = static_cast<const char*>(std::memchr(p, '\n', left));
                 p = newline == nullptr ? end_ : newline + 1;
             } else {
@@ -193,17 +109,6 @@ private:
             result_.rewritten_ = true;
         }
         return p;
-    }
-
-    static bool starts_line_comment(const char* p, std::size_t left) noexcept {
-        if (left < 2 || p[1] != '-') return false;
-        return !kMysql || left == 2 || is(p[2], kSpace) || static_cast<unsigned char>(p[2]) < 32;
-    }
-
-    // Length of the opening of a comment that stays: an executable one or an optimiser hint; 0 of one that goes.
-    static int kept_comment(const char* p, std::size_t left) noexcept {
-        if (left > 3 && p[2] == 'M' && p[3] == '!') return 4;
-        return left > 2 && (p[2] == '!' || p[2] == '+') ? 3 : 0;
     }
 
     void handle() {
@@ -242,14 +147,8 @@ private:
 
     void copy_one() noexcept { put(*p_++); }
 
-    void blanks() noexcept {
-        result_.rewritten_ = true;
-        if (out_[-1] != ' ') put(' ');
-        skip_space();
-    }
-
     // A removed comment separates words like a blank does.
-    void after_comment() noexcept {
+    void blanks() noexcept {
         result_.rewritten_ = true;
         if (out_[-1] != ' ') put(' ');
         skip_space();
@@ -259,7 +158,7 @@ private:
         const auto* newline =
             static_cast<const char*>(std::memchr(p_, '\n', static_cast<std::size_t>(end_ - p_)));
         p_ = newline == nullptr ? end_ : newline + 1;
-        after_comment();
+        blanks();
     }
 
     void slash() noexcept {
@@ -270,22 +169,8 @@ private:
             while (p_ < end_ && is(*p_, kDigit)) copy_one();  // the version stays
             return;
         }
-        p_ = end_of_comment(p_ + 2);
-        after_comment();
-    }
-
-    const char* end_of_comment(const char* p) const noexcept {
-        int depth = 1;
-        for (; p + 1 < end_; ++p) {
-            if (p[0] == '*' && p[1] == '/') {
-                if (--depth == 0) return p + 2;
-                ++p;
-            } else if (!kMysql && p[0] == '/' && p[1] == '*') {
-                ++depth;
-                ++p;
-            }
-        }
-        return end_;
+        p_ = end_of_comment<D>(p_ + 2, end_);
+        blanks();
     }
 
     // The word that ends at `to` in the output: [result, to).
@@ -300,11 +185,11 @@ private:
 
     void minus() {
         const auto left = static_cast<std::size_t>(end_ - p_);
-        if (left >= 2 && p_[1] == '-') return starts_line_comment(p_, left) ? line_comment() : copy_one();
+        if (left >= 2 && p_[1] == '-') return starts_line_comment<D>(p_, left) ? line_comment() : copy_one();
         const bool number_follows =
             left >= 2 && (is(p_[1], kDigit) || (p_[1] == '.' && left >= 3 && is(p_[2], kDigit)));
         if (!number_follows || !sign_allowed()) return copy_one();
-        const char* end = number_end(p_ + 1);
+        const char* end = number_end<D>(p_ + 1, end_);
         if (end == nullptr) return copy_one();
         add_number(p_, end);
         put('?');
@@ -321,41 +206,6 @@ private:
         return precedes_value(word, static_cast<std::size_t>(to - word));
     }
 
-    // One past the number that starts at `p` (digit or dot), nullptr when the digits begin an identifier (1st_name).
-    const char* number_end(const char* p) const noexcept {
-        if (*p == '0' && p + 2 < end_) {
-            if (p[1] == 'x' || (!kMysql && p[1] == 'X')) {
-                const char* q = p + 2;
-                while (q < end_ && is_hex(*q)) ++q;
-                if (q > p + 2 && (q == end_ || !is(*q, kIdent))) return q;
-            } else if (p[1] == 'b' || (!kMysql && p[1] == 'B')) {
-                const char* q = p + 2;
-                while (q < end_ && (*q == '0' || *q == '1')) ++q;
-                if (q > p + 2 && (q == end_ || !is(*q, kIdent))) return q;
-            }
-        }
-        const char* q = p;
-        while (q < end_ && is(*q, kDigit)) ++q;
-        bool fraction = false;
-        if (q < end_ && *q == '.' && !(q + 1 < end_ && q[1] == '.')) {
-            fraction = true;
-            ++q;
-            while (q < end_ && is(*q, kDigit)) ++q;
-        }
-        if (q < end_ && (*q == 'e' || *q == 'E')) {
-            const char* e = q + 1;
-            if (e < end_ && (*e == '+' || *e == '-')) ++e;
-            if (e < end_ && is(*e, kDigit)) {
-                while (e < end_ && is(*e, kDigit)) ++e;
-                if (e == end_ || !is(*e, kIdent)) return e;
-            }
-        }
-        if (q < end_ && is(*q, kIdent) && !fraction) return nullptr;
-        return q;
-    }
-
-    static bool is_hex(char c) noexcept { return is(c, kDigit) || (lower(c) >= 'a' && lower(c) <= 'f'); }
-
     void number() {
         const char* start = p_;
         if (out_[-1] == '.') {
@@ -370,7 +220,7 @@ private:
         } else if (out_[-1] == '@' || out_[-1] == ':') {
             return identifier();  // @1, :1
         }
-        const char* end = number_end(start);
+        const char* end = number_end<D>(start, end_);
         if (end == nullptr) return identifier();
         add_number(start, end);
         put('?');
@@ -397,44 +247,6 @@ private:
         ++result_.literal_count_;
         if (result_.literals_.size() < kMaxSqlLiterals)
             result_.literals_.push_back({text, kind, quote, backslashes});
-    }
-
-    // Finds the closing quote of the string whose first byte inside is `p`; end_ when it is missing. `escapes` is set
-    // when the text between needs unescaping.
-    const char* closing_quote(const char* p, char quote, bool backslashes, bool& escapes) const noexcept {
-        for (;;) {
-#if defined(__SSE2__)
-            const __m128i quotes = _mm_set1_epi8(quote);
-            const __m128i slashes = _mm_set1_epi8('\\');
-            while (p + 16 <= end_) {
-                const __m128i cur = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-                const auto mask = static_cast<unsigned>(_mm_movemask_epi8(
-                    _mm_or_si128(_mm_cmpeq_epi8(cur, quotes), _mm_cmpeq_epi8(cur, slashes))));
-                if (mask != 0) {
-                    p += std::countr_zero(mask);
-                    break;
-                }
-                p += 16;
-            }
-#endif
-            while (p < end_ && *p != quote && *p != '\\') ++p;
-            if (p >= end_) return end_;
-            if (*p == '\\') {
-                if (backslashes) {
-                    escapes = true;
-                    ++p;
-                    if (p >= end_) return end_;
-                }
-                ++p;
-                continue;
-            }
-            if (p + 1 < end_ && p[1] == quote) {
-                escapes = true;
-                p += 2;
-                continue;
-            }
-            return p;
-        }
     }
 
     // What stands in front of a string and belongs to it: its length in the output, and what it means.
@@ -490,7 +302,7 @@ private:
         const char quote = *p;
         bool escapes = false;
         const char* inside = p + 1;
-        const char* close = closing_quote(inside, quote, before.backslashes, escapes);
+        const char* close = closing_quote(inside, end_, quote, before.backslashes, escapes);
         auto kind = before.kind;
         if (kind != LiteralKind::string && (close == inside || !all_digits(inside, close, kind)))
             kind = LiteralKind::string;
@@ -716,7 +528,7 @@ private:
         if (is(c, kDigit) || c == '.') {
             const char* digits = is(*start, kDigit) || *start == '.' ? start : start + 1;
             if (*digits == '.' && !(digits + 1 < end_ && is(digits[1], kDigit))) return false;
-            const char* end = number_end(digits);
+            const char* end = number_end<D>(digits, end_);
             if (end == nullptr) return false;
             add_number(*start == '+' ? digits : start, end);
             p_ = end;
@@ -815,60 +627,6 @@ void SqlFingerprinter::scan(std::string_view text, bool cut) {
     } else {
         SqlScanner<SqlDialect::postgres>(*this, text, cut).run();
     }
-}
-
-std::string_view SqlFingerprinter::statement() {
-    auto strip = [](std::string_view text) {
-        while (!text.empty() && (is(text.back(), kSpace) || text.back() == ';')) text.remove_suffix(1);
-        while (!text.empty() && is(text.front(), kSpace)) text.remove_prefix(1);
-        return text;
-    };
-    if (!rewritten_) return strip(text_);
-    statement_.clear();
-    const char* p = text_.data();
-    const char* const end = p + text_.size();
-    const bool mysql = dialect_ == SqlDialect::mysql;
-    while (p < end) {
-        const char c = *p;
-        if (c == '\'' || c == '"' || (mysql && c == '`')) {
-            const char* q = p + 1;
-            while (q < end && *q != c) q += *q == '\\' && mysql && c != '`' && q + 1 < end ? 2 : 1;
-            q = q < end ? q + 1 : end;
-            statement_.append(p, q);
-            p = q;
-            continue;
-        }
-        bool blank = is(c, kSpace);
-        if (blank) {
-            ++p;
-        } else if (c == '/' && p + 1 < end && p[1] == '*' && !(p + 2 < end && (p[2] == '!' || p[2] == '+')) &&
-                   !(p + 3 < end && p[2] == 'M' && p[3] == '!')) {
-            int depth = 1;
-            for (p += 2; p < end && depth > 0; ++p) {
-                if (p + 1 < end && p[0] == '*' && p[1] == '/') {
-                    --depth;
-                    ++p;
-                } else if (!mysql && p + 1 < end && p[0] == '/' && p[1] == '*') {
-                    ++depth;
-                    ++p;
-                }
-            }
-            p = std::min(p, end);
-            blank = true;
-        } else if ((mysql && c == '#') ||
-                   (c == '-' && p + 1 < end && p[1] == '-' &&
-                    (!mysql || p + 2 == end || is(p[2], kSpace) || static_cast<unsigned char>(p[2]) < 32))) {
-            while (p < end && *p != '\n') ++p;
-            blank = true;
-        }
-        if (blank) {
-            if (!statement_.empty() && statement_.back() != ' ') statement_.push_back(' ');
-        } else {
-            statement_.push_back(c);
-            ++p;
-        }
-    }
-    return strip(statement_);
 }
 
 }  // namespace tapscope

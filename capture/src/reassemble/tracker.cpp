@@ -145,6 +145,9 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
                 mine.fin_ack = s.ack;
                 if (connection.closed_ns < 0) connection.closed_ns = s.time_ns;
                 if (connection.close_how == CloseHow::open) connection.close_how = CloseHow::fin;
+                if (s.length() == 0) recent_.remember(s);
+            } else if (s.length() == 0) {
+                repeated(connection, s);
             }
         }
     }
@@ -210,18 +213,25 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     }
 }
 
+// A segment that came before: true for a retransmission, false for a copy made by the mirror. Counts either.
+bool Tracker::repeated(Connection& connection, const Segment& s) {
+    if (recent_.is_copy(s)) {
+        ++connection.duplicates;
+        recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
+        return false;
+    }
+    ++connection.stream[s.side].retransmits;
+    recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
+    recent_.remember(s);
+    return true;
+}
+
 // Bytes that are already there: a copy made by the mirror, a keep-alive probe, or a retransmission.
 void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t begin, std::uint64_t end) {
     Stream& mine = connection.stream[s.side];
-    if (recent_.is_copy(s)) {
-        ++connection.duplicates;
-        return recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
-    }
-    if (s.length() == 1 && mine.anchored && end == mine.next)
+    if (s.length() == 1 && mine.anchored && end == mine.next && !recent_.is_copy(s))
         return recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
-    ++mine.retransmits;
-    recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
-    recent_.remember(s);
+    if (!repeated(connection, s)) return;
     if (mine.held) mine.held->retransmitted(begin, end, s.time_ns);
     if (connection.conversation)
         connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next),

@@ -97,6 +97,7 @@ private:
     // tracker.cpp: ordered delivery
     void slow_path(std::uint32_t index, const Segment& segment);
     void payload(Connection& connection, const Segment& segment);
+    bool repeated(Connection& connection, const Segment& segment);
     void old_bytes(Connection& connection, const Segment& segment, std::uint64_t begin, std::uint64_t end);
     void note_ack(Stream& acknowledged, std::uint32_t ack);
     void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
