@@ -15,8 +15,6 @@ constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to 
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
 constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
 constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
-constexpr double kUniformShare =
-    0.02;  // of every density is spread evenly over the log scale: nothing is impossible
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say; without this the matcher is too sure of itself.
 constexpr float kGapTemper = 0.7f;
@@ -25,96 +23,12 @@ constexpr std::size_t kDenseCells = 1 << 22;  // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kPriorWeight = 2.0;
 
-std::uint64_t scramble(std::uint64_t key) noexcept {
-    key ^= key >> 31;
-    key *= 0x9E3779B97F4A7C15ull;
-    return key ^ (key >> 29);
-}
-
-void add(Histogram& into, const Histogram& from, double weight) {
-    double total = 0;
-    for (const float x : from) total += x;
-    if (total <= 0) return;
-    for (int b = 0; b < kGapBins; ++b) into[b] += static_cast<float>(from[b] * weight / total);
-}
-
-// Counts to smoothed log density per ns.
-Histogram log_density(const Histogram& counts) {
-    Histogram smooth{}, out{};
-    double total = 0;
-    for (int b = 0; b < kGapBins; ++b) {
-        const double left = counts[std::max(b - 1, 0)], right = counts[std::min(b + 1, kGapBins - 1)];
-        smooth[b] = static_cast<float>(0.25 * left + 0.5 * counts[b] + 0.25 * right);
-        total += smooth[b];
-    }
-    for (int b = 0; b < kGapBins; ++b) {
-        const double share = total > 0 ? smooth[b] / total : 1.0 / kGapBins;
-        const double p = (1 - kUniformShare) * share + kUniformShare / kGapBins;
-        out[b] = static_cast<float>(std::log(p / gap_bin_width_ns(b)));
-    }
-    return out;
-}
-
 // Share of an event among n, given the share that a coarser estimate expects.
 double discounted(double events, double n, double expected) {
     return (std::max(events - kDiscount, 0.0) + kPriorWeight * expected) / (n + kPriorWeight);
 }
 
 }  // namespace
-
-int gap_bin(Time gap_ns) noexcept {
-    if (gap_ns < 1024) return 0;
-    const auto x = static_cast<std::uint64_t>(gap_ns);
-    const int octave = static_cast<int>(std::bit_width(x)) - 1;  // 10 for 1024 ns
-    const int quarter = static_cast<int>((x >> (octave - 2)) & 3);
-    return std::min(1 + (octave - 10) * 4 + quarter, kGapBins - 1);
-}
-
-double gap_bin_width_ns(int bin) noexcept {
-    if (bin == 0) return 1024.0;
-    return std::ldexp(0.25, 10 + (bin - 1) / 4);
-}
-
-void KeyMap::clear(std::size_t expected) {
-    keys_.assign(std::bit_ceil(std::max<std::size_t>(2 * expected, 64)), 0);
-    values_.assign(keys_.size(), kNone);
-    size_ = 0;
-}
-
-std::int32_t KeyMap::find(std::uint64_t key) const noexcept {
-    const std::size_t mask = keys_.size() - 1;
-    for (std::size_t at = scramble(key) & mask;; at = (at + 1) & mask) {
-        if (keys_[at] == key) return values_[at];
-        if (keys_[at] == 0) return kNone;
-    }
-}
-
-std::int32_t KeyMap::insert(std::uint64_t key) {
-    if (2 * static_cast<std::size_t>(size_) >= keys_.size()) grow();
-    const std::size_t mask = keys_.size() - 1;
-    for (std::size_t at = scramble(key) & mask;; at = (at + 1) & mask) {
-        if (keys_[at] == key) return values_[at];
-        if (keys_[at] == 0) {
-            keys_[at] = key;
-            return values_[at] = size_++;
-        }
-    }
-}
-
-void KeyMap::grow() {
-    auto keys = std::move(keys_);
-    auto values = std::move(values_);
-    keys_.assign(keys.size() * 2, 0);
-    values_.assign(keys_.size(), kNone);
-    const std::size_t mask = keys_.size() - 1;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-        if (keys[i] == 0) continue;
-        std::size_t at = scramble(keys[i]) & mask;
-        while (keys_[at] != 0) at = (at + 1) & mask;
-        keys_[at] = keys[i];
-        values_[at] = values[i];
-    }
-}
 
 Model::Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
              const std::vector<float>& idle)

@@ -13,41 +13,18 @@
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "content.hpp"
+#include "gaps.hpp"
+#include "key_map.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
 
 inline constexpr std::int32_t kStart = -1;  // as previous child
 inline constexpr std::int32_t kEnd = -1;    // as next child
-inline constexpr int kGapBins = 96;         // 4 per octave from 1 us to 16 s; the ends collect the rest
-
-int gap_bin(Time gap_ns) noexcept;
-double gap_bin_width_ns(int bin) noexcept;
-
-using Histogram = std::array<float, kGapBins>;
-
-// Open-addressing map from a 64-bit key to a dense index, insert only. Keys must not be 0.
-class KeyMap {
-public:
-    KeyMap() { clear(64); }
-    void clear(std::size_t expected);
-    // Index of the key, or kNone.
-    std::int32_t find(std::uint64_t key) const noexcept;
-    // Index of the key; a new one gets the next free index.
-    std::int32_t insert(std::uint64_t key);
-    std::int32_t size() const noexcept { return size_; }
-
-private:
-    void grow();
-    std::vector<std::uint64_t> keys_;
-    std::vector<std::int32_t> values_;
-    std::int32_t size_ = 0;
-};
 
 class Model {
 public:

@@ -1,0 +1,50 @@
+#include "gaps.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace tapscope::match {
+namespace {
+
+constexpr double kUniformShare = 0.02;  // of every density that is spread evenly
+
+}  // namespace
+
+int gap_bin(Time gap_ns) noexcept {
+    if (gap_ns < 1024) return 0;
+    const auto x = static_cast<std::uint64_t>(gap_ns);
+    const int octave = static_cast<int>(std::bit_width(x)) - 1;  // 10 for 1024 ns
+    const int quarter = static_cast<int>((x >> (octave - 2)) & 3);
+    return std::min(1 + (octave - 10) * 4 + quarter, kGapBins - 1);
+}
+
+double gap_bin_width_ns(int bin) noexcept {
+    if (bin == 0) return 1024.0;
+    return std::ldexp(0.25, 10 + (bin - 1) / 4);
+}
+
+void add(Histogram& into, const Histogram& from, double weight) {
+    double total = 0;
+    for (const float x : from) total += x;
+    if (total <= 0) return;
+    for (int b = 0; b < kGapBins; ++b) into[b] += static_cast<float>(from[b] * weight / total);
+}
+
+Histogram log_density(const Histogram& counts) {
+    Histogram smooth{}, out{};
+    double total = 0;
+    for (int b = 0; b < kGapBins; ++b) {
+        const double left = counts[std::max(b - 1, 0)], right = counts[std::min(b + 1, kGapBins - 1)];
+        smooth[b] = static_cast<float>(0.25 * left + 0.5 * counts[b] + 0.25 * right);
+        total += smooth[b];
+    }
+    for (int b = 0; b < kGapBins; ++b) {
+        const double share = total > 0 ? smooth[b] / total : 1.0 / kGapBins;
+        const double p = (1 - kUniformShare) * share + kUniformShare / kGapBins;
+        out[b] = static_cast<float>(std::log(p / gap_bin_width_ns(b)));
+    }
+    return out;
+}
+
+}  // namespace tapscope::match

@@ -1,0 +1,23 @@
+// Gap densities: log-spaced histograms of the time that a node itself takes.
+#pragma once
+
+#include <array>
+
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+inline constexpr int kGapBins = 96;         // 4 per octave from 1 us to 16 s; the ends collect the rest
+
+int gap_bin(Time gap_ns) noexcept;
+double gap_bin_width_ns(int bin) noexcept;
+
+using Histogram = std::array<float, kGapBins>;
+
+// Adds `from`, scaled to a total of `weight` gaps.
+void add(Histogram& into, const Histogram& from, double weight);
+
+// Counts to a smoothed log density per ns. A small share is spread evenly over the log scale: nothing is impossible.
+Histogram log_density(const Histogram& counts);
+
+}  // namespace tapscope::match
