@@ -279,8 +279,8 @@ std::string random_statement(std::mt19937& random) {
     };
     const auto blank = [&] { return pick({"", " ", " ", "  ", "\n", " /* c'1 */ ", "\t", " -- x\n"}); };
     std::string s = pick({"SELECT", "select", "UPDATE t1 SET", " SELECT"}) + " ";
-    const unsigned parts = 1 + random() % 6;
-    for (unsigned i = 0; i < parts; ++i) {
+    const auto parts = 1 + random() % 6;
+    for (std::size_t i = 0; i < parts; ++i) {
         switch (random() % 8) {
             case 0:
                 s += " " + pick({"a", "t1", "`b 1`", "col_2", "a_very_long_column_name", "x"});
@@ -295,8 +295,8 @@ std::string random_statement(std::mt19937& random) {
             case 4: {
                 s += pick({" IN", " in ", " VALUES", " values "});
                 s += "(";
-                const unsigned n = 1 + random() % 3;
-                for (unsigned k = 0; k < n; ++k)
+                const auto n = 1 + random() % 3;
+                for (std::size_t k = 0; k < n; ++k)
                     s += (k > 0 ? "," : "") + pick({"", " "}) + value() + pick({"", " "});
                 s += ")";
                 if (random() % 3 == 0) s += pick({",", " , "}) + "(" + value() + "," + value() + ")";

@@ -1,0 +1,205 @@
+// Lexical pieces of SQL text: what a byte can be, and where comments, numbers and strings end.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "sql_fingerprint.hpp"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace tapscope::sql {
+
+enum CharClass : std::uint8_t { kOther = 0, kIdent = 1, kDigit = 2, kSpace = 4, kSpecial = 8 };
+
+constexpr std::array<std::uint8_t, 256> make_classes() {
+    std::array<std::uint8_t, 256> table{};
+    for (int c = 0; c < 256; ++c) {
+        std::uint8_t bits = 0;
+        if (c >= '0' && c <= '9') bits |= kDigit | kIdent;
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c >= 0x80)
+            bits |= kIdent;
+        if (c == ' ' || (c >= 9 && c <= 13)) bits |= kSpace;
+        table[static_cast<std::size_t>(c)] = bits;
+    }
+    for (const char c : {'\'', '"', '`', '/', '-', '#', '(', '?', '\t', '\n', '\v', '\f', '\r'}) {
+        table[static_cast<unsigned char>(c)] |= kSpecial;
+    }
+    return table;
+}
+
+constexpr auto kClasses = make_classes();
+
+inline bool is(char c, std::uint8_t bits) noexcept {
+    return (kClasses[static_cast<unsigned char>(c)] & bits) != 0;
+}
+inline char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+inline bool equals_folded(const char* word, std::size_t size, std::string_view lowercase) noexcept {
+    if (size != lowercase.size()) return false;
+    for (std::size_t i = 0; i < size; ++i) {
+        if (lower(word[i]) != lowercase[i]) return false;
+    }
+    return true;
+}
+
+inline bool is_hex(char c) noexcept { return is(c, kDigit) || (lower(c) >= 'a' && lower(c) <= 'f'); }
+
+#if defined(__SSE2__)
+inline __m128i in_range(__m128i bytes, char low, unsigned char span) noexcept {
+    const __m128i shifted = _mm_sub_epi8(bytes, _mm_set1_epi8(low));
+    return _mm_cmpeq_epi8(_mm_min_epu8(shifted, _mm_set1_epi8(static_cast<char>(span))), shifted);
+}
+#endif
+
+// First byte at or behind `p` that needs a look: a digit that starts a token, a quote, a comment sign, a blank
+// behind a blank, other white space, an opening parenthesis (or `close`), a placeholder.
+// There is a byte before `p`.
+template <SqlDialect D>
+const char* find_special(const char* p, const char* end, char close) noexcept {
+#if defined(__SSE2__)
+    const __m128i closes = _mm_set1_epi8(close);
+    for (; p + 16 <= end; p += 16) {
+        const __m128i cur = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+        const __m128i prev = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p - 1));
+        const __m128i prev_letter = in_range(_mm_or_si128(prev, _mm_set1_epi8(0x20)), 'a', 25);
+        const __m128i prev_ident =
+            _mm_or_si128(_mm_or_si128(prev_letter, in_range(prev, '0', 9)),
+                         _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('_')),
+                                      _mm_or_si128(_mm_cmpeq_epi8(prev, _mm_set1_epi8('$')),
+                                                   _mm_cmpgt_epi8(_mm_setzero_si128(), prev))));
+        const __m128i number = _mm_andnot_si128(prev_ident, in_range(cur, '0', 9));
+        const __m128i blank = _mm_set1_epi8(' ');
+        const __m128i blanks = _mm_and_si128(_mm_cmpeq_epi8(cur, blank), _mm_cmpeq_epi8(prev, blank));
+        // `"` `#` (22 23), `'` `(` (27 28), '-' (2d), '/' (2f), '?' (3f), '`' (60)
+        __m128i hit = _mm_or_si128(in_range(cur, '"', 1), in_range(cur, '\'', 1));
+        hit = _mm_or_si128(hit,
+                           _mm_cmpeq_epi8(_mm_or_si128(cur, _mm_set1_epi8(2)), _mm_set1_epi8('/')));  // - /
+        hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('?')));
+        hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('`')));
+        hit = _mm_or_si128(hit, in_range(cur, '\t', 4));
+        hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, closes));
+        if constexpr (D != SqlDialect::mysql)
+            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('$')));
+        hit = _mm_or_si128(hit, _mm_or_si128(number, blanks));
+        const auto mask = static_cast<unsigned>(_mm_movemask_epi8(hit));
+        if (mask != 0) return p + std::countr_zero(mask);
+    }
+#endif
+    for (; p < end; ++p) {
+        const char c = *p;
+        if (is(c, kSpecial) || c == close) return p;
+        if (D != SqlDialect::mysql && c == '$') return p;
+        if (is(c, kDigit) && !is(p[-1], kIdent)) return p;
+        if (c == ' ' && p[-1] == ' ') return p;
+    }
+    return end;
+}
+
+template <SqlDialect D>
+bool starts_line_comment(const char* p, std::size_t left) noexcept {
+    if (left < 2 || p[1] != '-') return false;
+    return D != SqlDialect::mysql || left == 2 || is(p[2], kSpace) || static_cast<unsigned char>(p[2]) < 32;
+}
+
+// Length of the opening of a comment that stays: an executable one or an optimiser hint; 0 of one that goes.
+inline int kept_comment(const char* p, std::size_t left) noexcept {
+    if (left > 3 && p[2] == 'M' && p[3] == '!') return 4;
+    return left > 2 && (p[2] == '!' || p[2] == '+') ? 3 : 0;
+}
+
+// One past the comment whose first byte inside is `p`; PostgreSQL's nest.
+template <SqlDialect D>
+const char* end_of_comment(const char* p, const char* end) noexcept {
+    int depth = 1;
+    for (; p + 1 < end; ++p) {
+        if (p[0] == '*' && p[1] == '/') {
+            if (--depth == 0) return p + 2;
+            ++p;
+        } else if (D != SqlDialect::mysql && p[0] == '/' && p[1] == '*') {
+            ++depth;
+            ++p;
+        }
+    }
+    return end;
+}
+
+// One past the number that starts at `p` (digit or dot), nullptr when the digits begin an identifier (1st_name).
+template <SqlDialect D>
+const char* number_end(const char* p, const char* end) noexcept {
+    if (*p == '0' && p + 2 < end) {
+        if (p[1] == 'x' || (D != SqlDialect::mysql && p[1] == 'X')) {
+            const char* q = p + 2;
+            while (q < end && is_hex(*q)) ++q;
+            if (q > p + 2 && (q == end || !is(*q, kIdent))) return q;
+        } else if (p[1] == 'b' || (D != SqlDialect::mysql && p[1] == 'B')) {
+            const char* q = p + 2;
+            while (q < end && (*q == '0' || *q == '1')) ++q;
+            if (q > p + 2 && (q == end || !is(*q, kIdent))) return q;
+        }
+    }
+    const char* q = p;
+    while (q < end && is(*q, kDigit)) ++q;
+    bool fraction = false;
+    if (q < end && *q == '.' && !(q + 1 < end && q[1] == '.')) {
+        fraction = true;
+        ++q;
+        while (q < end && is(*q, kDigit)) ++q;
+    }
+    if (q < end && (*q == 'e' || *q == 'E')) {
+        const char* e = q + 1;
+        if (e < end && (*e == '+' || *e == '-')) ++e;
+        if (e < end && is(*e, kDigit)) {
+            while (e < end && is(*e, kDigit)) ++e;
+            if (e == end || !is(*e, kIdent)) return e;
+        }
+    }
+    if (q < end && is(*q, kIdent) && !fraction) return nullptr;
+    return q;
+}
+
+// Finds the closing quote of the string whose first byte inside is `p`; end when it is missing. `escapes` is set
+// when the text between needs unescaping.
+inline const char* closing_quote(const char* p, const char* end, char quote, bool backslashes,
+                                 bool& escapes) noexcept {
+    for (;;) {
+#if defined(__SSE2__)
+        const __m128i quotes = _mm_set1_epi8(quote);
+        const __m128i slashes = _mm_set1_epi8('\\');
+        while (p + 16 <= end) {
+            const __m128i cur = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+            const auto mask = static_cast<unsigned>(
+                _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(cur, quotes), _mm_cmpeq_epi8(cur, slashes))));
+            if (mask != 0) {
+                p += std::countr_zero(mask);
+                break;
+            }
+            p += 16;
+        }
+#endif
+        while (p < end && *p != quote && *p != '\\') ++p;
+        if (p >= end) return end;
+        if (*p == '\\') {
+            if (backslashes) {
+                escapes = true;
+                ++p;
+                if (p >= end) return end;
+            }
+            ++p;
+            continue;
+        }
+        if (p + 1 < end && p[1] == quote) {
+            escapes = true;
+            p += 2;
+            continue;
+        }
+        return p;
+    }
+}
+
+}  // namespace tapscope::sql
