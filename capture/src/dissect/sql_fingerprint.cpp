@@ -65,6 +65,13 @@ private:
         return c == ' ' && out_[-1] == ' ';
     }
 
+    // N to 2N bytes as two steps that may overlap.
+    template <std::size_t N>
+    void copy_ends(const char* from, std::size_t size) noexcept {
+        std::memcpy(out_, from, N);
+        std::memcpy(out_ + size - N, from + size - N, N);
+    }
+
     void copy_run(const char* from, const char* to) noexcept {
         const auto size = static_cast<std::size_t>(to - from);
         if (from + 16 <= end_) {  // sloppy: the buffer has room behind `out_`
@@ -75,10 +82,13 @@ private:
                 std::memcpy(out_ + start, from + start, 16);
             }
         } else if (size >= 8) {
-            std::memcpy(out_, from, 8);
-            std::memcpy(out_ + size - 8, from + size - 8, 8);
-        } else {
-            for (std::size_t at = 0; at < size; ++at) out_[at] = from[at];
+            copy_ends<8>(from, size);
+        } else if (size >= 4) {
+            copy_ends<4>(from, size);
+        } else if (size >= 2) {
+            copy_ends<2>(from, size);
+        } else if (size == 1) {
+            *out_ = *from;
         }
         out_ += size;
     }
