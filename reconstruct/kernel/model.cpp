@@ -18,6 +18,8 @@ constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say; without this the matcher is too sure of itself.
 constexpr float kGapTemper = 0.7f;
+// The order of starts repeats in part what the gaps say.
+constexpr float kOrderTemper = 0.5f;
 constexpr int kLoads = 12;                    // octaves of load that are told apart; 0 stands for any load
 constexpr std::size_t kDenseCells = 1 << 22;  // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
@@ -204,6 +206,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
             survival_[from][b] = static_cast<float>(std::log(std::max(beyond / total, 1e-3)));
         }
     }
+    order_.estimate(problem_, candidates_, parent_of);
     learned_ = true;
     forget_cells();
 }
@@ -311,6 +314,7 @@ float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) cons
     const Histogram& density = c.gaps == kNone ? first_guess_ : gap_tables_[c.gaps];
     float score = c.log_p + (parallel ? c.log_parallel : c.log_serial) + kGapTemper * density[gap_bin(gap)];
     if (next == kEnd) return score;
+    if (previous == kStart) score += kOrderTemper * order_.evidence(p, next, gap);
     if (previous == kStart || parallel) return score - log_idle_[next];
     if (before_on_conn_[next] == previous) return score + c.log_stay;
     return score + c.log_leave - log_idle_[next];

@@ -19,6 +19,7 @@
 #include "content.hpp"
 #include "gaps.hpp"
 #include "key_map.hpp"
+#include "order.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
@@ -92,6 +93,7 @@ private:
     Counts all_;
     std::vector<Histogram> gap4_, gap3_, gap2_;  // raw counts; "4" has the load, too
     Histogram gap_all_{};
+    StartOrder order_;
     std::vector<float> orphan_;  // by child class
 
     // Memo of make_cell: a dense table of positions in cells_ where the node has few classes, else a map.

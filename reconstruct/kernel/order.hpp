@@ -1,0 +1,42 @@
+// Arrival order as evidence: do requests that wait get their first call in the order in which they came?
+//
+// Let a request be the i-th to arrive (of those that make calls), and a first call be the j-th to be made. If waiting
+// requests are served first come, first served, j - i is 0 for true pairs; if they are served in any order, it is
+// spread. Which it is, is learned: the log ratio of how often a displacement occurs for pairs of the assignment and for
+// candidate pairs at large, among pairs with a like gap (so that it adds to what the gap says). A node whose queue has
+// no order gets ratios near 0.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gaps.hpp"
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+class StartOrder {
+public:
+    void estimate(const Problem& problem, const Candidates& candidates,
+                  const std::vector<std::int32_t>& parent_of);
+
+    // Log ratio for child c being the first call of parent p, `gap` ns after its arrival; 0 before estimate().
+    float evidence(std::int32_t p, std::int32_t c, Time gap) const noexcept {
+        if (arrival_rank_.empty()) return 0.0f;
+        return ratio_[gap_bin(gap) / kBinsPerGroup][bucket(start_rank_[c] - arrival_rank_[p])];
+    }
+
+private:
+    static constexpr int kBuckets = 17;      // 0, and 1, 2, 3-4, 5-8, ... on either side
+    static constexpr int kBinsPerGroup = 8;  // gap bins that share their ratios: two octaves
+    static constexpr int kGroups = kGapBins / kBinsPerGroup;
+    using Row = std::array<float, kBuckets>;
+
+    static int bucket(std::int32_t displacement) noexcept;
+
+    std::vector<std::int32_t> arrival_rank_, start_rank_;  // by parent, by child
+    std::array<Row, kGroups> ratio_{};
+};
+
+}  // namespace tapscope::match
