@@ -7,7 +7,7 @@
 
 namespace tapscope::match {
 
-inline constexpr int kGapBins = 96;         // 4 per octave from 1 us to 16 s; the ends collect the rest
+inline constexpr int kGapBins = 96;  // 4 per octave from 1 us to 16 s; the ends collect the rest
 
 int gap_bin(Time gap_ns) noexcept;
 double gap_bin_width_ns(int bin) noexcept;
