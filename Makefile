@@ -45,7 +45,7 @@ format: .stamps/python-lint ## rewrite every source with ruff and clang-format
 	@setup/format
 
 sanitize: .stamps/python-build ## C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@setup/cpp-tests build-sanitize -Dbuildtype=debugoptimized -Db_lto=false -Db_sanitize=address,undefined -Db_lundef=false
+	@setup/cpp-tests build-sanitize -Dbuildtype=debug -Doptimization=1 -Db_lto=false -Db_sanitize=address,undefined -Db_lundef=false
 
 fuzz: packages-fuzz .stamps/python-build ## libFuzzer on every dissector (SECONDS_PER_TARGET=30)
 	@setup/fuzz $(SECONDS_PER_TARGET)
