@@ -419,3 +419,33 @@ def test_pairing_survives_a_whole_lost_body(tmp_path: Path) -> None:
         0,
     ]
     assert message_rows(tables)[0][-2] >= START_NS
+
+
+@pytest.mark.parametrize("also_lost", [None, b"/3"])
+def test_a_lost_head_request_does_not_swallow_the_answers_behind_it(
+    also_lost: bytes | None, tmp_path: Path
+) -> None:
+    dialogue = Dialogue().open()
+    for number in range(6):
+        method = b"HEAD" if number == 2 else b"GET"
+        dialogue.send(CLIENT, b"%s /%d HTTP/1.1\r\n\r\n" % (method, number))
+        body = b"" if number == 2 else b"y" * 900
+        dialogue.send(SERVER, b"HTTP/1.1 20%d OK\r\nContent-Length: 900\r\n\r\n" % number + body)
+    lost = [b"HEAD /2"] + ([b"HTTP/1.1 203"] if also_lost else [])
+    kept = [packet for packet in dialogue.packets if not any(text in packet[1] for text in lost)]
+    tables = capture.read_files([write_pcap(tmp_path / "a.pcap", kept)], salt=SALT)
+    assert unaccounted(tables) == []
+    columns = {name: values.tolist() for name, values in tables.messages.items()}
+    at = {seq: int(seq_row) for seq_row, seq in enumerate(columns["tcp_seq"])}
+    pairs = {
+        columns["status"][row]: columns["request"][row]
+        for row in range(len(columns["kind"]))
+        if columns["kind"][row] == MessageKind.RESPONSE
+    }
+    request_bytes = len(b"GET /0 HTTP/1.1\r\n\r\n")
+    first = 1001
+    expected = {200 + n: at[first + n * request_bytes + (n > 2)] for n in range(6) if n != 2}
+    expected[202] = -1
+    if also_lost:
+        del expected[203]
+    assert pairs == expected

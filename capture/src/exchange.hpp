@@ -22,6 +22,8 @@ public:
     bool empty() const noexcept { return head_ == items_.size(); }
     std::size_t size() const noexcept { return items_.size() - head_; }
     const OpenRequest& front() const noexcept { return items_[head_]; }
+    const OpenRequest& back() const noexcept { return items_.back(); }
+    const OpenRequest& at(std::size_t i) const noexcept { return items_[head_ + i]; }
     void pop() noexcept {
         if (++head_ == items_.size()) {
             items_.clear();
@@ -71,6 +73,8 @@ struct Exchange {
     std::uint64_t lost_begin = 0;  // last loss in the stream to the client that hid message borders
     std::uint64_t lost_end = 0;
     std::uint64_t request_lost_begin = 0;  // last such loss in the stream to the server; 0 none
+    bool lost_inside = false;              // it took the end of a message that was begun
+    std::uint64_t mean_answer = 0;         // bytes of a response, running mean
     std::uint64_t endpoint_hash = 0;       // of "addr:port" of the client
     bool endpoint_known = false;
 

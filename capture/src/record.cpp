@@ -50,6 +50,7 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     messages.tcp_seq[row] = side.base_seq + static_cast<std::uint32_t>(offset);
     messages.flags[row] = side.after_gap ? message_flag::resynchronised : 0;
     messages.request[row] = -1;
+    const bool first_after_loss = side.after_gap;
     side.after_gap = false;
     side.before = side.current;
     side.before_begin = side.current_begin;
@@ -58,8 +59,12 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     side.ended = false;
     if (kind == MessageKind::request)
         open_request(row, offset, tag);
-    else if (kind != MessageKind::one_way)
+    else if (kind != MessageKind::one_way) {
+        if (first_after_loss) close_answered(offset, ack_of_byte(offset));
         pair(row, kind, offset);
+        if (first_after_loss && kind == MessageKind::response)
+            exchange_->lost_begin = exchange_->lost_end = 0;
+    }
     return row;
 }
 
@@ -68,7 +73,7 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     RequestQueue& open = exchange_->requests;
     if (open.empty()) {
         exchange_->pipelined = false;
-    } else if (!exchange_->pipelined &&
+    } else if (ack > open.back().peer_ack &&
                std::max(exchange_->lost_begin, open.front().peer_ack) < std::min(exchange_->lost_end, ack)) {
         // The client went on after bytes that the tap never saw: the answers were among them.
         counters.add("pairing.answer_lost", open.size(), Unit::messages);
@@ -82,6 +87,31 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
         }
     }
     open.push({row, offset, ack, tag});
+}
+
+// The first response after lost or unreadable bytes, at `offset`: drops the requests whose answers were among them.
+void Recorder::close_answered(std::uint64_t offset, std::uint64_t ack) {
+    RequestQueue& open = exchange_->requests;
+    std::size_t answered = 0;
+    if (!exchange_->pipelined) {
+        // A client that sends one request at a time has acknowledged all bytes before an answer when it asks for it:
+        // so this answers the request that acknowledged most without going beyond `offset`.
+        std::uint64_t most = 0;
+        for (std::size_t i = 0; i < open.size() && open.at(i).begin < ack; ++i)
+            if (open.at(i).peer_ack <= offset && open.at(i).peer_ack > most) {
+                most = open.at(i).peer_ack;
+                answered = i;
+            }
+    } else if (exchange_->lost_end > exchange_->lost_begin && exchange_->mean_answer > 0) {
+        // With several requests on the way only the number of bytes tells how many answers they held.
+        const std::uint64_t span = offset - std::min(offset, exchange_->lost_begin);
+        const std::uint64_t mean = exchange_->mean_answer;
+        answered =
+            exchange_->lost_inside ? span / mean : std::max<std::uint64_t>(1, (span + mean / 2) / mean);
+        answered = std::min(answered, open.empty() ? 0 : open.size() - 1);
+    }
+    if (answered > 0) counters.add("pairing.answer_lost", answered, Unit::messages);
+    for (; answered > 0; --answered) open.pop();
 }
 
 void Recorder::pair(MessageRef row, MessageKind kind, std::uint64_t offset) {
@@ -128,10 +158,12 @@ void Recorder::end(MessageRef ref, std::uint64_t at) {
     side.current_end = offset;
     side.covered = offset;
     messages.wire_bytes[ref] = offset - side.current_begin;
+    if (messages.kind[ref] != static_cast<std::uint8_t>(MessageKind::response)) return;
+    exchange_->mean_answer = exchange_->mean_answer == 0
+                                 ? messages.wire_bytes[ref]
+                                 : (exchange_->mean_answer * 7 + messages.wire_bytes[ref]) / 8;
     RequestQueue& open = exchange_->requests;
-    if (messages.kind[ref] == static_cast<std::uint8_t>(MessageKind::response) && !open.empty() &&
-        static_cast<std::int64_t>(open.front().row) == messages.request[ref])
-        open.pop();
+    if (!open.empty() && static_cast<std::int64_t>(open.front().row) == messages.request[ref]) open.pop();
 }
 
 void Recorder::end_with_stream(MessageRef ref) {
@@ -185,6 +217,10 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
     if (!borders_lost) return;
     side.after_gap = true;
     if (direction == Direction::to_client) {
+        // The loss took the end of a message whose start was read, or only whole messages.
+        exchange_->lost_inside =
+            inside > 0 || (side.current != kNoMessage && side.current_end == begin &&
+                           (messages.flags[side.current] & message_flag::truncated) != 0);
         exchange_->lost_begin = begin;
         exchange_->lost_end = end;
     } else {

@@ -93,6 +93,17 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
         }
         case State::trailer:
             return trailer(direction, bytes, recorder);
+        case State::unsure_body:
+            // Another answer where the body should be: this was one to a HEAD.
+            if (starts_response(bytes) == Probe::yes && (request_since_ || !recorder.has_request())) {
+                recorder.add_flags(side.message, message_flag::suspicious);
+                recorder.end(side.message, 0);
+                side.state = State::start;
+                return start(direction, bytes, recorder);
+            }
+            if (bytes.size() >= side.left) return finish(direction, side.left, recorder);
+            side.left -= bytes.size();
+            return {Step::ok, bytes.size()};
         case State::until_close:
             if (direction == Direction::to_client && request_since_ && starts_response(bytes) == Probe::yes) {
                 // The client went on and the server answers: the body ended, whatever its head said.
@@ -177,8 +188,7 @@ Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder)
     if (side.state == State::start || head_is_complete(bytes, side.scanned))
         result = parse_head(direction, bytes, found, label);
     if (result == HeadStep::complete)
-        return direction == Direction::to_server ? request(found, bytes, recorder)
-                                                 : response(found, bytes, recorder);
+        return direction == Direction::to_server ? request(found, recorder) : response(found, recorder);
     if (result == HeadStep::malformed) return malformed(direction, 0, label, recorder);
     if (bytes.size() > kMaxHead) return malformed(direction, 0, "http.head_too_long", recorder);
     if (side.state == State::head) {
@@ -218,7 +228,7 @@ void HttpDissector::new_request_seen(Recorder& recorder) {
     }
 }
 
-Parsed HttpDissector::request(const HttpHead& head, Bytes, Recorder& recorder) {
+Parsed HttpDissector::request(const HttpHead& head, Recorder& recorder) {
     Half& side = half(Direction::to_server);
     if (side.state == State::start) {
         new_request_seen(recorder);
@@ -260,15 +270,14 @@ Parsed HttpDissector::request(const HttpHead& head, Bytes, Recorder& recorder) {
     return finish(Direction::to_server, head.size + side.left, recorder);
 }
 
-Parsed HttpDissector::response(const HttpHead& head, Bytes bytes, Recorder& recorder) {
+Parsed HttpDissector::response(const HttpHead& head, Recorder& recorder) {
     Half& side = half(Direction::to_client);
     const bool interim = head.status < 200 && head.status != 101;
-    const bool known = recorder.has_request();
-    const std::uint32_t tag = recorder.front_tag(kUnknown);
     if (side.state == State::start)
         side.message =
             recorder.begin(Direction::to_client, interim ? MessageKind::interim : MessageKind::response, 0);
     const MessageRef ref = side.message;
+    const std::uint32_t tag = recorder.front_tag(kUnknown);
     recorder.set_status(ref, head.status);
     if (head.status >= 500) recorder.add_flags(ref, message_flag::error);
     if (head.suspicious) {
@@ -294,11 +303,10 @@ Parsed HttpDissector::response(const HttpHead& head, Bytes bytes, Recorder& reco
         return {Step::ok, head.size};
     }
     if (head.has_length && !head.has_coding) {
-        if (!known && head.content_length > 0 && bytes.size() > head.size + 12 &&
-            starts_response(bytes.subspan(head.size)) == Probe::yes) {
-            recorder.add_flags(
-                ref, message_flag::suspicious);  // looks like the answer to a HEAD that was not seen
-            return finish(Direction::to_client, head.size, recorder);
+        if (tag == kUnknown && head.content_length > 0) {
+            side.left = head.content_length;
+            side.state = State::unsure_body;
+            return {Step::ok, head.size};
         }
         return finish(Direction::to_client, head.size + head.content_length, recorder);
     }
@@ -433,6 +441,16 @@ void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder&
             recorder.add_flags(side.message, message_flag::truncated);
             side.state = State::lost_body;
             return;
+        case State::unsure_body:
+            if (missing < side.left) {
+                side.left -= missing;
+                if (!request_since_)
+                    recorder.borders_kept();  // else the next answer may have begun in the gap
+                return;
+            }
+            recorder.end(side.message, side.left);
+            side.state = missing == side.left ? State::start : State::lost;
+            return;
         case State::until_close:
         case State::tunnel:
             recorder.borders_kept();
@@ -456,6 +474,7 @@ void HttpDissector::on_end(Direction direction, Recorder& recorder) {
         case State::head:
         case State::form:
         case State::expected:
+        case State::unsure_body:
         case State::chunk_size:
         case State::chunk_end:
         case State::trailer:

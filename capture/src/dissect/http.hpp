@@ -34,6 +34,7 @@ private:
         chunk_size,
         chunk_end,
         trailer,
+        unsure_body,  // `left` bytes of an answer whose request was not seen: perhaps to a HEAD, then there are none
         until_close,
         tunnel,     // 101 or CONNECT: not HTTP any more
         lost,       // bytes are missing: wait for a start line at the start of a segment
@@ -50,8 +51,8 @@ private:
     Parsed step(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed start(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed head(Direction direction, Bytes bytes, Recorder& recorder);
-    Parsed request(const HttpHead& head, Bytes bytes, Recorder& recorder);
-    Parsed response(const HttpHead& head, Bytes bytes, Recorder& recorder);
+    Parsed request(const HttpHead& head, Recorder& recorder);
+    Parsed response(const HttpHead& head, Recorder& recorder);
     Parsed chunk_size(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed trailer(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed lost(Direction direction, Bytes bytes, Recorder& recorder);
