@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tapscope.cli.options import JSON, RUN, Duration
+from tapscope.store.errors import TapscopeError
 
 
 @click.command(short_help="Compare a run with the servers' own logs.")
@@ -59,7 +60,12 @@ def validate(
     else:
         show.validation(result.tables(), result.verdict, result.failures, result.undecided)
     if plot is not None:
-        from tapscope.validate import plot as page
-
+        try:
+            from tapscope.validate import plot as page
+        except ModuleNotFoundError as error:
+            raise TapscopeError(
+                f"the plot needs the Python package {error.name}",
+                remedy="Install it: pip install 'tapscope[report]'",
+            ) from error
         note(f"Plot: {page.write(result, plot).resolve().as_uri()}")
     return result.exit_code
