@@ -4,9 +4,9 @@
 
 The capture is unpacked once into a temporary file and read once, so that every program finds it in the page
 cache in the same way. Each figure is user + system time of a process of its own; the programs take turns.
-Shown: median and spread, and the ratio to the plain read. tapscope does the whole work: decoding, reassembly,
-dissection, pairing, fingerprints, evidence, columns in numpy; its start (interpreter, imports) is measured and
-taken off.
+Shown: median and spread, and the ratio to the plain read. tapscope does the whole work: decoding,
+reassembly, dissection, pairing, fingerprints, evidence, columns in numpy; its start (interpreter, imports) is
+measured and taken off.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ def main() -> None:
         count = "from tapscope import capture\nimport sys\n"
         count += "print(sum(s['packets'] for s in capture.read_files([sys.argv[1]]).sources))"
         packets = int(subprocess.check_output([sys.executable, "-c", count, str(file)]))
-        print(
-            f"{machine()}\n{named.name}: {file.stat().st_size / 1e6:.1f} MB, {packets} packets, {repeats} runs"
-        )
+        print(machine())
+        print(f"{named.name}: {file.stat().st_size / 1e6:.1f} MB, {packets} packets, {repeats} runs")
         programs = {
             "start of python": [sys.executable, "-c", "pass", str(file)],
             "start of tapscope": [sys.executable, "-c", START, str(file)],
