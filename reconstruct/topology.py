@@ -67,8 +67,10 @@ def find(calls: Table, connections: Table, addresses: list[str]) -> Topology:
         elif addr not in split:
             client_node[mine] = here[0]
         else:
-            for c in np.unique(conn[mine]):
-                rows = np.flatnonzero(conn == c)
+            ordered = np.flatnonzero(mine)
+            ordered = ordered[np.argsort(conn[ordered], kind="stable")]
+            borders = np.flatnonzero(np.diff(conn[ordered])) + 1
+            for rows in np.split(ordered, borders):
                 maker = inside.maker(rows, [int(n) for n in here if n != server_node[rows[0]]])
                 client_node[rows] = client(int(addr)) if maker is None else maker
 

@@ -142,3 +142,15 @@ def test_a_stall_of_the_application_server_costs_little():
     made = _match(world, EvidenceMode.NOIDS)
     assert _accuracy(world, made, APP) >= 0.99
     assert _accuracy(world, made, DB) >= 0.97
+
+
+def test_a_class_for_every_request_costs_bounded_tables_and_no_fact(light):
+    """Whoever sends requests chooses their texts; a node that never sees a class twice is still matched."""
+    calls = dict(light.tables["calls"])
+    calls["class_id"] = np.arange(len(calls["class_id"]), dtype=np.int32)
+    children = int((calls["server_node"] == DB).sum())
+    assert children > 2048, "more classes than are told apart"
+    made, _ = links(calls, light.tables["evidence"], EvidenceMode.NOIDS)
+    linked = np.flatnonzero(made["kind"] == LinkKind.LINKED)
+    assert len(linked) > 0.95 * (len(made["kind"]) - (calls["server_node"] == WEB).sum())
+    assert np.all(calls["client_node"][linked] == calls["server_node"][made["parent"][linked]])

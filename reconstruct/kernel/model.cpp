@@ -131,6 +131,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     std::fill(to1_.begin(), to1_.end(), 0.0);
 
     const auto n = static_cast<std::size_t>(n_states());
+    std::vector<Histogram> leave(n, Histogram{});  // gaps out of each state, whatever comes next
     auto observe = [&](std::int32_t p, std::int32_t previous, std::int32_t next) {
         const auto a = parents.cls[p];
         const auto [from, to, gap, parallel] = look(p, previous, next);
@@ -162,6 +163,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
         gap4_[i4][bin] += 1;
         gap3_[i3][bin] += 1;
         gap2_[i2][bin] += 1;
+        leave[from][bin] += 1;
         gap_all_[bin] += 1;
     };
 
@@ -190,14 +192,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     }
 
     survival_.assign(n, Histogram{});
-    std::vector<Histogram> leave(n, Histogram{});
     for (std::size_t from = 0; from < n; ++from) {
-        for (std::size_t to = 0; to < n; ++to) {
-            const auto i2 =
-                key2_.find(key(-1, static_cast<std::int32_t>(from), static_cast<std::int32_t>(to), 0));
-            if (i2 == kNone) continue;
-            for (int b = 0; b < kGapBins; ++b) leave[from][b] += gap2_[i2][b];
-        }
         add(leave[from], gap_all_, kGapBackoff2);
         double total = 1e-9, beyond = 0;
         for (const float x : leave[from]) total += x;

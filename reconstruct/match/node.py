@@ -13,6 +13,9 @@ from tapscope.store.tables import Table
 
 _SAME_AS_TEXT = (TokenKind.NUMBER, TokenKind.TEXT)
 _MAX_TOKENS = 64
+_MAX_CLASSES = 2048
+"""Classes that a node's model tells apart, on either side; the rarer ones share one more. Its tables are
+products of both numbers, and class texts come from whoever sends requests."""
 
 
 @dataclass
@@ -81,7 +84,7 @@ def match_node(
     )
     answer = _kernel.match_node(
         {
-            "cls": _dense(np.stack([calls["class_id"][parents], calls["protocol"][parents]])),
+            "cls": _classes(np.stack([calls["class_id"][parents], calls["protocol"][parents]])),
             "conn": _dense(calls["conn"][parents]),
             "arrive": calls["arrive_ns"][parents] - base,
             "request_end": calls["request_end_ns"][parents] - base,
@@ -91,7 +94,7 @@ def match_node(
             **tokens.of(calls["request"][parents]),
         },
         {
-            "cls": _dense(child_class),
+            "cls": _classes(child_class),
             "conn": _dense(calls["conn"][children]),
             "begin": calls["arrive_ns"][children] - base,
             "response_begin": np.where(answered_child, calls["response_begin_ns"][children], asked) - base,
@@ -113,6 +116,17 @@ def _dense(values: NDArray[np.generic]) -> NDArray[np.int32]:
     """0, 1, 2, ... for the distinct values (columns, when two-dimensional)."""
     _, inverse = np.unique(values, axis=-1, return_inverse=True)
     return inverse.reshape(-1).astype(np.int32)
+
+
+def _classes(values: NDArray[np.generic]) -> NDArray[np.int32]:
+    """Dense classes of the columns of `values`, at most _MAX_CLASSES of them and one for all rarer ones."""
+    dense = _dense(values)
+    count = np.bincount(dense)
+    if len(count) <= _MAX_CLASSES:
+        return dense
+    rank = np.empty(len(count), dtype=np.int32)
+    rank[np.argsort(-count, kind="stable")] = np.arange(len(count))
+    return np.minimum(rank, _MAX_CLASSES)[dense]
 
 
 def _rows(parents: NDArray[np.int64], index: NDArray[np.int32]) -> NDArray[np.int64]:
