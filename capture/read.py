@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tapscope.capture import _native
-from tapscope.store.codes import Protocol
+from tapscope.store.codes import DISSECTED
 from tapscope.store.errors import TapscopeError
 from tapscope.store.tables import Table
 
@@ -135,13 +135,12 @@ def _salt(salt: bytes | None) -> bytes:
 
 
 def _ports(port_map: Mapping[int, int] | None) -> dict[int, int]:
-    known = {Protocol.HTTP, Protocol.AJP, Protocol.MYSQL}
     out: dict[int, int] = {}
     for port, protocol in (port_map or {}).items():
         if not 0 < port < 65536:
             raise TapscopeError(f"port map: {port} is not a TCP port", remedy="Ports are 1 to 65535.")
-        if protocol not in known:
-            names = ", ".join(sorted(item.name.lower() for item in known))
+        if protocol not in DISSECTED:
+            names = ", ".join(item.name.lower() for item in DISSECTED)
             raise TapscopeError(
                 f"port map: no dissector for protocol {protocol}", remedy=f"Known are {names}."
             )

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tapscope.cli.output import parse_duration_ns
+from tapscope.store.codes import DISSECTED
 from tapscope.store.errors import TapscopeError
 
 RUN = click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Path))
@@ -32,7 +33,7 @@ class PortMap(click.ParamType):  # type: ignore[type-arg]  # older click has no 
     """PORT=PROTOCOL, several with commas; dict of port to protocol name."""
 
     name = "port=protocol"
-    protocols = ("http", "ajp", "mysql")
+    protocols = tuple(known.name.lower() for known in DISSECTED)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[int, str]:
         if isinstance(value, dict):

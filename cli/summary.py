@@ -116,7 +116,7 @@ def quality_problems(loss: dict[str, Any], calls: int) -> list[str]:
     if calls == 0:
         problems.append(
             f"no call of a known protocol in {loss['connections']} TCP connections. Check the capture "
-            "filter, or name the protocol of a port: --port-map 8009=ajp (http, ajp or mysql)"
+            "filter, or name the protocol of a port, for example --port-map 8009=ajp"
         )
     elif loss["unparsed_share"] > UNPARSED_LIMIT:
         problems.append(

@@ -44,6 +44,8 @@ PROTOCOL_NAMES = {
     Protocol.TLS: "TLS",
     Protocol.REDIS: "Redis",
     Protocol.MEMCACHED: "Memcached",
+    Protocol.AVATICA: "Avatica",
+    Protocol.GRPC: "gRPC",
 }
 
 

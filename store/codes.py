@@ -19,6 +19,12 @@ class Protocol(IntEnum):
     TLS = 8
     REDIS = 9
     MEMCACHED = 10
+    AVATICA = 11  # JDBC over HTTP
+    GRPC = 12  # calls over HTTP/2
+
+
+DISSECTED = (Protocol.HTTP, Protocol.AJP, Protocol.MYSQL)
+"""Protocols whose messages the engine reads; the ones that a port map may name."""
 
 
 class Direction(IntEnum):
@@ -49,6 +55,7 @@ class MessageFlag(IntFlag):
     UNFINISHED = 32  # the capture or connection ended inside it
     RESYNCHRONISED = 64  # first message after a gap
     SUSPICIOUS = 128  # ambiguous framing, see RFC 9112 section 11
+    ANSWER_LOST = 256  # request whose answer was among bytes that the tap did not see
 
 
 class CallFlag(IntFlag):

@@ -297,6 +297,7 @@ def test_codes_are_those_of_the_store() -> None:
     for name in ("Protocol", "Direction", "MessageKind", "MessageFlag", "CloseHow", "TokenKind"):
         ours = {item.name: int(item) for item in getattr(codes, name).__members__.values()}
         assert engine[name] == ours, name
+    assert engine["Dissected"] == list(codes.DISSECTED)
     assert engine["ID_LIKE"] == codes.ID_LIKE
 
 

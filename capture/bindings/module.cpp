@@ -245,6 +245,8 @@ py::dict codes() {
     protocol["TLS"] = number(Protocol::tls);
     protocol["REDIS"] = number(Protocol::redis);
     protocol["MEMCACHED"] = number(Protocol::memcached);
+    protocol["AVATICA"] = number(Protocol::avatica);
+    protocol["GRPC"] = number(Protocol::grpc);
     direction["TO_SERVER"] = number(Direction::to_server);
     direction["TO_CLIENT"] = number(Direction::to_client);
     kind["REQUEST"] = number(MessageKind::request);
@@ -260,6 +262,7 @@ py::dict codes() {
     flag["UNFINISHED"] = message_flag::unfinished;
     flag["RESYNCHRONISED"] = message_flag::resynchronised;
     flag["SUSPICIOUS"] = message_flag::suspicious;
+    flag["ANSWER_LOST"] = message_flag::answer_lost;
     close["OPEN"] = number(CloseHow::open);
     close["FIN"] = number(CloseHow::fin);
     close["RST"] = number(CloseHow::rst);
@@ -278,6 +281,9 @@ py::dict codes() {
     out["MessageFlag"] = flag;
     out["CloseHow"] = close;
     out["TokenKind"] = token;
+    py::list dissected;
+    for (const Protocol known : dissected_protocols()) dissected.append(number(known));
+    out["Dissected"] = dissected;
     out["ID_LIKE"] = id_like;
     return out;
 }

@@ -45,7 +45,7 @@ from tapscope.store.codes import EvidenceMode
     type=PortMap(),
     default="",
     metavar="PORT=PROTOCOL,...",
-    help="Protocol of ports that are not recognised: http, ajp or mysql.",
+    help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
 )
 @click.option(
     "--keep-text",

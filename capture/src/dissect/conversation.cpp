@@ -36,11 +36,28 @@ void Conversation::parse_kept(Direction direction, Half& half) {
 }
 
 void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
+    Parsed last;
+    bytes = parse_some(direction, half, bytes, last);
+    while (last.step == Step::switch_to) [[unlikely]] {
+        if (!switch_to(last.next)) break;
+        last = {};
+        bytes = parse_some(direction, half, bytes, last);
+    }
+    keep(direction, half, bytes);
+    if (dissector_.index() == 0 && !half.kept.empty()) [[unlikely]] {
+        // The new protocol is to be found from content, and this may be its start.
+        const Probed probed = probe_all(half.kept, direction);
+        if (probed.answer == Probe::yes && switch_to(probed.protocol)) parse_kept(direction, half);
+    }
+}
+
+// Parses until nothing more can be consumed; returns the bytes that must come again.
+Bytes Conversation::parse_some(Direction direction, Half& half, Bytes bytes, Parsed& last) {
     Window& window = recorder_.window();
-    const char* malformed = nullptr;
     std::visit(
         [&](auto& dissector) {
             if constexpr (!std::is_same_v<std::decay_t<decltype(dissector)>, std::monostate>) {
+                const char* malformed = nullptr;
                 while (!bytes.empty()) {
                     const Parsed parsed = dissector.parse(direction, bytes, recorder_);
                     if (parsed.consumed > bytes.size()) {
@@ -50,8 +67,10 @@ void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
                         bytes = bytes.subspan(parsed.consumed);
                     }
                     window.base = window.end - bytes.size();
-                    if (parsed.step == Step::malformed) {
-                        malformed = parsed.label != nullptr ? parsed.label : "malformed";
+                    if (parsed.step != Step::ok) [[unlikely]] {
+                        last = parsed;
+                        if (parsed.step == Step::malformed)
+                            malformed = parsed.label != nullptr ? parsed.label : "malformed";
                         break;
                     }
                     if (parsed.consumed == 0) break;
@@ -70,7 +89,16 @@ void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
             }
         },
         dissector_);
-    keep(direction, half, bytes);
+    return bytes;
+}
+
+// Both directions speak `next` from here on. False when it cannot be read or is to be found from content.
+bool Conversation::switch_to(Protocol next) {
+    exchange_.protocol = next;
+    if (next != Protocol::unknown && emplace_dissector(dissector_, next)) return true;
+    dissector_.emplace<0>();
+    for (Half& half : halves_) half.probes = next == Protocol::unknown ? 0 : kMaxProbes + 1;
+    return false;
 }
 
 // `rest` is the end of the bytes that the window spans; it lies in `half.kept` when that is not empty.

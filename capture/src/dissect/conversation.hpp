@@ -58,6 +58,8 @@ private:
     bool identify(Direction direction, Half& half, Bytes bytes, std::uint64_t end, std::int64_t time_ns,
                   std::uint64_t ack);
     void parse_all(Direction direction, Half& half, Bytes bytes);
+    Bytes parse_some(Direction direction, Half& half, Bytes bytes, Parsed& last);
+    bool switch_to(Protocol next);
     void parse_kept(Direction direction, Half& half);
     void keep(Direction direction, Half& half, Bytes rest);
     void drop_kept(Half& half) noexcept;

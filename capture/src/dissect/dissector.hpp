@@ -37,6 +37,7 @@ enum class Probe : std::uint8_t { no, yes, need_more };
 enum class Step : std::uint8_t {
     ok,         // consumed bytes are accounted for; call again with what follows
     malformed,  // not this protocol (any more): nothing behind this point is trusted until a resynchronisation
+    switch_to,  // behind `consumed` both directions speak `next` (Upgrade, STARTTLS); unknown: to be found from content
 };
 
 struct Parsed {
@@ -44,6 +45,7 @@ struct Parsed {
     std::uint64_t consumed = 0;
     const char* label =
         nullptr;  // malformed: name of the reason, a string literal such as "http.bad_chunk_size"
+    Protocol next = Protocol::unknown;  // switch_to
 };
 
 inline constexpr std::size_t kMaxPending = 256 * 1024;

@@ -1,30 +1,22 @@
-// The protocols that are known. A new one: two files here, one line in AnyDissector, one line in meson.build.
+// The protocols that are known. A new one: two files here, one line in AnyDissector, one in meson.build, and its
+// name in DISSECTED of store/codes.py.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "dissect/ajp.hpp"
 #include "dissect/dissector.hpp"
 #include "dissect/http.hpp"
-#if __has_include("dissect/ajp.hpp")
-#include "dissect/ajp.hpp"
-#define TAPSCOPE_AJP , AjpDissector
-#else
-#define TAPSCOPE_AJP
-#endif
-#if __has_include("dissect/mysql.hpp")
 #include "dissect/mysql.hpp"
-#define TAPSCOPE_MYSQL , MysqlDissector
-#else
-#define TAPSCOPE_MYSQL
-#endif
 #include "record.hpp"
 
 namespace tapscope {
 
 // Order matters only where two probes say yes: the more specific protocol first.
-using AnyDissector = std::variant<std::monostate, HttpDissector TAPSCOPE_AJP TAPSCOPE_MYSQL>;
+using AnyDissector = std::variant<std::monostate, HttpDissector, AjpDissector, MysqlDissector>;
 
 struct Probed {
     Probe answer = Probe::no;
@@ -59,6 +51,13 @@ bool emplace_from(AnyDissector& any, Protocol protocol) {
     return false;
 }
 }  // namespace detail
+
+// The protocols of AnyDissector, in its order.
+inline std::vector<Protocol> dissected_protocols() {
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+        return std::vector<Protocol>{std::variant_alternative_t<I + 1, AnyDissector>::protocol...};
+    }(std::make_index_sequence<std::variant_size_v<AnyDissector> - 1>{});
+}
 
 inline Probed probe_all(Bytes bytes, Direction direction) noexcept {
     Probed best;
