@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tapscope.capture.accounting import Account, account
 from tapscope.capture.read import CaptureTables, capture_live, read_files
 
-__all__ = ["CaptureTables", "capture_live", "read_files"]
+__all__ = ["Account", "CaptureTables", "account", "capture_live", "read_files"]

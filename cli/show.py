@@ -31,6 +31,16 @@ LOSS_COLUMNS = {
     "syn_retransmits": "SYN again",
     "duplicates": "duplicates",
 }
+TAP_COLUMNS = {
+    "tap_point": "tap point",
+    "protocol": "protocol",
+    "connections": "connections",
+    "bytes": "bytes",
+    "missing": "missing",
+    "unparsed": "unparsed",
+    "retransmits": "retransmitted",
+    "duplicates": "duplicates",
+}
 
 
 def records(title: str, listed: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> None:
@@ -83,6 +93,17 @@ def stats(record: Mapping[str, Any]) -> None:
         ],
     )
     nodes(record["nodes"])
+    account = record["account"]
+    print_table(
+        "What was lost where",
+        ("stage", "what", "packets", "bytes"),
+        [[line["stage"], line["what"], line["packets"], line["bytes"]] for line in account["lines"]],
+    )
+    if account["balanced"]:
+        print("Every captured byte is in a message or named above; the sums agree.")
+    for disagreement in account["disagreements"]:
+        print(f"The sums do not agree: {disagreement}.")
+    records("Per tap point and protocol", record["tap_points"], TAP_COLUMNS)
     records("Lost or not understood, per listener", record["listeners"], LOSS_COLUMNS)
     if record["counters"]:
         print_table("Counters", ("name", "value", "unit"), [list(c.values()) for c in record["counters"]])

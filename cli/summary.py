@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tapscope.report import account
 from tapscope.store.codes import CallFlag, LinkKind, Protocol
 from tapscope.store.errors import ExitCode
 from tapscope.store.runfile import RunFile
@@ -167,6 +168,8 @@ def statistics(run: RunFile) -> dict[str, Any]:
     """Everything that `stats` shows."""
     return summary(run) | {
         "sources": run.sources(),
+        "account": account.as_record(*account.lines(run)),
+        "tap_points": account.per_tap_point(run),
         "listeners": listener_loss(run),
         "counters": [{"name": n, "value": v, "unit": u} for n, v, u in run.counters()],
         "stage": run.meta("stage", "none"),

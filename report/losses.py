@@ -4,6 +4,9 @@ from __future__ import annotations
 
 STAGES = {
     "source": "reading the capture",
+    "discarded": "TCP payload",
+    "missing": "never seen",
+    "unparsed": "streams",
     "decode": "decoding packets",
     "tcp": "TCP",
     "http": "HTTP",
@@ -37,6 +40,22 @@ WORDS = {
     "tcp.port_reused": "Connections whose ports were used again at once",
     "tcp.rst": "Connections that were reset",
     "tcp.keep_alive": "Keep-alive probes",
+    "discarded.after_close": "Sent on a connection that had ended",
+    "discarded.after_fin": "Behind the end of a stream",
+    "discarded.before_stream_start": "Before the start of a stream",
+    "discarded.keep_alive": "Keep-alive probes: a byte that was there",
+    "discarded.mirror_copy": "Copies made by the mirror",
+    "discarded.never_in_order": "Could not be put in order",
+    "discarded.reason_of_reset": "Text that explains a reset",
+    "discarded.retransmission": "Sent again by the sender: was there already",
+    "discarded.seq_out_of_range": "Sequence number far outside of the window",
+    "missing.acknowledged_but_not_seen": "Acknowledged by the receiver, not seen: lost on the way to the tap",
+    "missing.cut_by_snaplen": "Cut off by the snap length",
+    "missing.not_seen": "Neither seen nor acknowledged: lost before the receiver, or one-way capture",
+    "unparsed.unknown_protocol": "Of no protocol that tapscope reads",
+    "unparsed.tls": "Encrypted, without keys",
+    "unparsed.between_messages": "Between messages",
+    "unparsed.cut_by_end_of_stream": "A message that the end of the stream cut off",
     "http.tunnel": "Bytes of connections that left HTTP (CONNECT, WebSocket)",
     "mysql.tls": "Bytes under TLS: times only",
     "mysql.tls_connection": "Connections under TLS: times only",
@@ -51,7 +70,7 @@ WORDS = {
     "host.truncated_file": "Files that were cut",
 }
 
-NOT_LOST = ("packets", "tcp.segments")
+NOT_LOST = ("packets", "tcp.segments", "tcp.payload")
 """Totals, not oddities: shown elsewhere."""
 
 NO_CALLS = frozenset(

@@ -42,7 +42,10 @@ public:
                     tracker_.other_packet();
                 }
             }
-            for (std::size_t i = 0; i < decoded; ++i) tracker_.segment(segments[i]);
+            for (std::size_t i = 0; i < decoded; ++i) {
+                payload_ += segments[i].captured;
+                tracker_.segment(segments[i]);
+            }
             segments_ += decoded;
             packets_ += n;
             batch = batch.subspan(n);
@@ -53,6 +56,7 @@ public:
         tracker_.finish();
         recorder_->counters.add("packets", packets_, Unit::packets);
         recorder_->counters.add("tcp.segments", segments_, Unit::packets);
+        recorder_->counters.add("tcp.payload", payload_, Unit::bytes);
         if (recorder_->classes.refused() > 0)
             recorder_->counters.add("classes.beyond_bound", recorder_->classes.refused(), Unit::messages);
     }
@@ -69,7 +73,7 @@ private:
     std::shared_ptr<Recorder> recorder_;
     PacketDecoder decoder_;
     Tracker tracker_;
-    std::uint64_t packets_ = 0, segments_ = 0;
+    std::uint64_t packets_ = 0, segments_ = 0, payload_ = 0;
 };
 
 }  // namespace tapscope

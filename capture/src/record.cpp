@@ -87,6 +87,13 @@ void Recorder::end(MessageRef ref, std::uint64_t at) {
     } else {
         messages.end_ns[ref] = time_of_byte(offset - 1);
     }
+    if (offset > side.covered && side.missing_ahead > 0) [[unlikely]] {
+        // The end moves on over bytes that were lost behind the message: they are in it after all.
+        messages.missing_bytes[ref] += side.missing_ahead;
+        messages.flags[ref] |= message_flag::truncated;
+        side.missing_outside -= side.missing_ahead;
+        side.missing_ahead = 0;
+    }
     side.ended = true;
     side.current_end = offset;
     side.covered = offset;

@@ -54,12 +54,9 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
     Stream& mine = connection.stream[s.side];
     Stream& peer = connection.stream[s.side ^ 1];
     if (!mine.based) mine.base_provisionally(s.seq + 1);
-    if (!mine.anchored) {
-        const std::uint64_t before = mine.held ? mine.held->bytes() : 0;
-        mine.anchor(mine.next +
-                    static_cast<std::uint64_t>(static_cast<std::int64_t>(mine.from_next(s.seq + 1))));
-        held_bytes_ -= before - (mine.held ? mine.held->bytes() : 0);
-    }
+    if (!mine.anchored)
+        anchor(mine,
+               mine.next + static_cast<std::uint64_t>(static_cast<std::int64_t>(mine.from_next(s.seq + 1))));
     if (answer) {
         connection.syn_ack_seen = true;
         // It acknowledges exactly the SYN, so it tells where the client's stream starts.
@@ -136,7 +133,7 @@ void Tracker::find_client(Connection& connection) {
 void Tracker::anchor(Stream& stream, std::uint64_t origin) {
     const std::uint64_t dropped = stream.anchor(origin);
     held_bytes_ -= dropped;
-    if (dropped > 0) recorder_.counters.add("tcp.bytes_before_stream_start", dropped, Unit::bytes);
+    discard("discarded.before_stream_start", dropped);
 }
 
 // The wait for a SYN is over: streams start with what was seen first.

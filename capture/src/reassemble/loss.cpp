@@ -176,7 +176,13 @@ void Tracker::finish_connection(std::uint32_t index) {
     connection.finished = true;
     connection.plain = false;
     connection.conversation.reset();
-    for (Stream& stream : connection.stream) stream.held.reset();
+    for (Stream& stream : connection.stream) {
+        if (stream.held) {
+            held_bytes_ -= stream.held->bytes();
+            discard("discarded.never_in_order", stream.held->bytes());
+        }
+        stream.held.reset();
+    }
     forget_.push_back({0, now_ns_ + limits_.remember_closed_ns, index, connection.generation});
 }
 

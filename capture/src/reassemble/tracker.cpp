@@ -104,13 +104,15 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     using namespace tcp_flag;
     if (index != FlowTable::kNone && at(index).finished && !(s.flags & syn)) {
         recorder_.counters.add("tcp.after_close", 1, Unit::packets);
-        if (s.length() > 0) recorder_.counters.add("tcp.bytes_after_close", s.length(), Unit::bytes);
-        return;
+        return discard("discarded.after_close", s.captured);
     }
     if (s.flags & syn) {
-        if (s.flags & rst) return recorder_.counters.add("tcp.syn_and_rst", 1, Unit::packets);
+        if (s.flags & rst) {
+            recorder_.counters.add("tcp.syn_and_rst", 1, Unit::packets);
+            return discard("discarded.syn_and_rst", s.captured);
+        }
         index = on_syn(index, s);
-        if (index == FlowTable::kNone) return;
+        if (index == FlowTable::kNone) return discard("discarded.mirror_copy", s.captured);
     } else if (index == FlowTable::kNone) {
         if (without_connection(s)) return;
         index = create(s, kUnknownSide);
@@ -125,6 +127,7 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     if (s.flags & ack) note_ack(peer, s.ack);
     if (s.flags & rst) {
         on_reset(connection, s);
+        discard("discarded.reason_of_reset", s.captured);  // RFC 9293, section 3.5.3: text that tells why
     } else {
         if (connection.syn_ack_seen && connection.established_ns < 0 && s.side == connection.client_side &&
             !(s.flags & syn))
@@ -184,19 +187,23 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     const auto next = static_cast<std::int64_t>(mine.next);
     if (mine.anchored && end <= next)
         return old_bytes(connection, s, static_cast<std::uint64_t>(std::max<std::int64_t>(begin, 0)),
-                         static_cast<std::uint64_t>(std::max<std::int64_t>(end, 0)));
-    if (begin < 0) return recorder_.counters.add("tcp.before_stream_start", 1, Unit::packets);
+                         static_cast<std::uint64_t>(std::max<std::int64_t>(end, 0)), s.captured);
+    const auto refuse = [&](const char* packet, const char* bytes) {
+        recorder_.counters.add(packet, 1, Unit::packets);
+        discard(bytes, s.captured);
+    };
+    if (begin < 0) return refuse("tcp.before_stream_start", "discarded.before_stream_start");
     if (begin - next > std::int64_t{1} << 30)
-        return recorder_.counters.add("tcp.seq_out_of_range", 1, Unit::packets);
+        return refuse("tcp.seq_out_of_range", "discarded.seq_out_of_range");
     if (mine.ended || (mine.fin_seen && static_cast<std::uint64_t>(begin) >= mine.fin_at))
-        return recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
+        return refuse("tcp.data_after_fin", "discarded.after_fin");
     Segment fresh = s;
     std::uint64_t offset = static_cast<std::uint64_t>(begin);
     if (mine.anchored && begin < next) {
         const auto old = static_cast<std::uint32_t>(next - begin);
-        old_bytes(connection, s, offset, mine.next);
-        offset = mine.next;
         const std::uint32_t cut = std::min(old, fresh.captured);
+        old_bytes(connection, s, offset, mine.next, cut);
+        offset = mine.next;
         fresh.payload += cut;
         fresh.captured -= cut;
         fresh.missing -= old - cut;
@@ -204,8 +211,9 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     if (!mine.held) mine.held = std::make_unique<HeldSegments>();
     const std::uint64_t before = mine.held->bytes();
     const auto added = mine.held->add(offset, fresh, packets_);
-    held_bytes_ += mine.held->bytes() - before;
-    if (added.overlap > 0) old_bytes(connection, s, offset, offset + fresh.length());
+    const std::uint64_t kept = mine.held->bytes() - before;
+    held_bytes_ += kept;
+    if (added.overlap > 0) old_bytes(connection, s, offset, offset + fresh.length(), fresh.captured - kept);
     if (added.bytes > 0) {
         if (added.overlap > 0) recorder_.counters.add("tcp.overlap", added.overlap, Unit::bytes);
         recent_.remember(s);
@@ -226,12 +234,17 @@ bool Tracker::repeated(Connection& connection, const Segment& s) {
     return true;
 }
 
-// Bytes that are already there: a copy made by the mirror, a keep-alive probe, or a retransmission.
-void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t begin, std::uint64_t end) {
+// Bytes that are already there, `captured` of them in this packet: a copy made by the mirror, a keep-alive probe, or a
+// retransmission.
+void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t begin, std::uint64_t end,
+                        std::uint64_t captured) {
     Stream& mine = connection.stream[s.side];
-    if (s.length() == 1 && mine.anchored && end == mine.next && !recent_.is_copy(s))
-        return recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
-    if (!repeated(connection, s)) return;
+    if (s.length() == 1 && mine.anchored && end == mine.next && !recent_.is_copy(s)) {
+        recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
+        return discard("discarded.keep_alive", captured);
+    }
+    if (!repeated(connection, s)) return discard("discarded.mirror_copy", captured);
+    discard("discarded.retransmission", captured);
     if (mine.held) mine.held->retransmitted(begin, end, s.time_ns);
     if (connection.conversation)
         connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next),
@@ -284,7 +297,10 @@ void Tracker::deliver_front(Connection& connection, unsigned side) {
     Stream& mine = connection.stream[side];
     const HeldSegment held = mine.held->take_front();
     held_bytes_ -= held.captured;
-    if (mine.ended) return recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
+    if (mine.ended) {
+        recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
+        return discard("discarded.after_fin", held.captured);
+    }
     deliver(connection, side, {held.data.get(), held.captured}, held.missing, held.time_ns, held.ack,
             held.has_ack);
     if (held.retransmitted)

@@ -98,7 +98,12 @@ private:
     void slow_path(std::uint32_t index, const Segment& segment);
     void payload(Connection& connection, const Segment& segment);
     bool repeated(Connection& connection, const Segment& segment);
-    void old_bytes(Connection& connection, const Segment& segment, std::uint64_t begin, std::uint64_t end);
+    void old_bytes(Connection& connection, const Segment& segment, std::uint64_t begin, std::uint64_t end,
+                   std::uint64_t captured);
+    // Payload that goes into no stream. Invariant: the payload captured is what streams have seen plus "discarded.*".
+    void discard(const char* why, std::uint64_t bytes) {
+        if (bytes > 0) recorder_.counters.add(why, bytes, Unit::bytes);
+    }
     void note_ack(Stream& acknowledged, std::uint32_t ack);
     void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
                  std::int64_t time_ns, std::uint32_t ack, bool has_ack);
