@@ -1,0 +1,63 @@
+// What the files of the bindings share. They alone know both worlds: the engine runs with the GIL released, and its
+// columns reach numpy as views.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine.hpp"
+#include "source/packet.hpp"
+
+namespace tapscope::bindings {
+
+namespace py = pybind11;
+using Clock = std::chrono::steady_clock;
+using Progress = std::optional<py::function>;
+using PortMap = std::unordered_map<std::uint16_t, int>;
+
+// tables.cpp
+py::str text(const std::string& bytes);  // bytes off the wire are not always UTF-8
+py::dict export_report(const SourceReport& report);
+// All tables, classes, counters and sources. The arrays keep the memory alive.
+py::dict export_all(Engine& engine, const std::vector<const SourceReport*>& reports, bool interrupted);
+
+// read_files.cpp
+Settings make_settings(const py::bytes& salt, bool keep_text, const PortMap& port_map);
+void define_read_files(py::module_& m);
+
+// live.cpp
+void define_live(py::module_& m);
+
+// Calls back to Python a few times a second: signals and progress. Call without the GIL.
+class Pulse {
+public:
+    explicit Pulse(const Progress& progress) : progress_(progress) {}
+    // True when the user pressed Ctrl-C: stop, and keep what is done.
+    bool interrupted(std::uint64_t done, std::uint64_t total) {
+        const Clock::time_point now = Clock::now();
+        if (now - last_ < std::chrono::milliseconds(200)) return false;
+        last_ = now;
+        const py::gil_scoped_acquire gil;
+        if (PyErr_CheckSignals() != 0) {
+            if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw py::error_already_set();
+            PyErr_Clear();
+            return true;
+        }
+        if (progress_) (*progress_)(done, total);
+        return false;
+    }
+
+private:
+    const Progress& progress_;
+    Clock::time_point last_ = Clock::now();
+};
+
+}  // namespace tapscope::bindings

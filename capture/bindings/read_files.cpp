@@ -1,0 +1,87 @@
+// Capture files to tables.
+#include <memory>
+
+#include "bindings.hpp"
+#include "bytes.hpp"
+#include "source/merge.hpp"
+
+namespace tapscope::bindings {
+
+Settings make_settings(const py::bytes& salt, bool keep_text, const PortMap& port_map) {
+    const std::string key = salt;
+    if (key.size() != 16) throw py::value_error("salt must have 16 bytes, not " + std::to_string(key.size()));
+    Settings settings;
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(key.data());
+    settings.salt = {load_le64(bytes), load_le64(bytes + 8)};
+    settings.keep_text = keep_text;
+    for (const auto& [port, protocol] : port_map) {
+        AnyDissector probe;
+        if (!emplace_dissector(probe, static_cast<Protocol>(protocol)))
+            throw py::value_error("port_map: no dissector for protocol " + std::to_string(protocol));
+        settings.port_map[port] = static_cast<Protocol>(protocol);
+    }
+    return settings;
+}
+
+namespace {
+
+void set_limits(Limits& limits, const std::unordered_map<std::string, std::int64_t>& values) {
+    for (const auto& [name, value] : values) {
+        if (value < 0) throw py::value_error("limits: " + name + " must not be negative");
+        if (name == "reorder_packets")
+            limits.reorder_packets = static_cast<std::uint32_t>(value);
+        else if (name == "held_bytes")
+            limits.held_bytes = static_cast<std::size_t>(value);
+        else if (name == "held_bytes_of_stream")
+            limits.held_bytes_of_stream = static_cast<std::size_t>(value);
+        else if (name == "connections")
+            limits.connections = static_cast<std::size_t>(value);
+        else
+            throw py::value_error("limits: there is no " + name);
+    }
+}
+
+py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt, bool keep_text,
+                    const PortMap& port_map, const Progress& progress,
+                    const std::unordered_map<std::string, std::int64_t>& limits) {
+    Settings settings = make_settings(salt, keep_text, port_map);
+    set_limits(settings.limits, limits);
+    Engine engine(settings);
+    bool interrupted = false;
+    std::vector<std::unique_ptr<Source>> opened;
+    {
+        const py::gil_scoped_release no_gil;
+        for (const std::string& path : paths)
+            opened.push_back(
+                open_file(path, static_cast<std::uint16_t>(opened.size()), engine.recorder().counters));
+    }
+    MergedSources sources(std::move(opened));
+    {
+        const py::gil_scoped_release no_gil;
+        Pulse pulse(progress);
+        std::vector<Packet> batch;
+        batch.reserve(Source::kBatch);
+        while (!interrupted) {
+            sources.fill(batch);
+            if (batch.empty()) break;
+            engine.packets(batch);
+            interrupted = pulse.interrupted(sources.bytes_done(), sources.bytes_total());
+        }
+        engine.finish();
+        if (!interrupted)
+            for (const auto& source : sources.sources()) check_link_types(source->report());
+    }
+    if (progress) (*progress)(sources.bytes_done(), sources.bytes_total());
+    std::vector<const SourceReport*> reports;
+    for (const auto& source : sources.sources()) reports.push_back(&source->report());
+    return export_all(engine, reports, interrupted);
+}
+
+}  // namespace
+
+void define_read_files(py::module_& m) {
+    m.def("read_files", &read_files, py::arg("paths"), py::arg("salt"), py::arg("keep_text"),
+          py::arg("port_map"), py::arg("progress"), py::arg("limits"));
+}
+
+}  // namespace tapscope::bindings
