@@ -1,16 +1,15 @@
 // The tables that leave the engine, struct of arrays; store/tables.py has the same columns with unit and meaning.
 //
-// A table's columns grow together and are written once per row; memory is taken by realloc (which moves pages, not
-// bytes, for large blocks), so that numpy can view it without a copy.
+// A table's columns grow together and are written once per row; each lies in one block (column_memory.hpp), so that
+// numpy can view it without a copy.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <type_traits>
 
 #include "codes.hpp"
+#include "column_memory.hpp"
 
 namespace tapscope {
 
@@ -23,20 +22,20 @@ public:
     Column() = default;
     Column(const Column&) = delete;
     Column& operator=(const Column&) = delete;
-    ~Column() { std::free(data_); }
+    ~Column() { free_column(data_, rows_ * sizeof(T)); }
 
     T& operator[](std::size_t i) noexcept { return data_[i]; }
     const T& operator[](std::size_t i) const noexcept { return data_[i]; }
     T* data() noexcept { return data_; }
     const T* data() const noexcept { return data_; }
     void resize_storage(std::size_t rows) {
-        void* moved = std::realloc(data_, rows * sizeof(T));
-        if (moved == nullptr) throw std::bad_alloc{};
-        data_ = static_cast<T*>(moved);
+        data_ = static_cast<T*>(grow_column(data_, rows_ * sizeof(T), rows * sizeof(T)));
+        rows_ = rows;
     }
 
 private:
     T* data_ = nullptr;
+    std::size_t rows_ = 0;  // that the block has room for
 };
 
 // Every table: X(type, name) once, from which members, growth and the numpy export are made.
