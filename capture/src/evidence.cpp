@@ -1,8 +1,13 @@
 #include "evidence.hpp"
 
-#include <array>
+#include <algorithm>
+#include <bit>
 
 #include "hash.hpp"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace tapscope {
 
@@ -21,69 +26,137 @@ bool is_uuid(std::string_view text) noexcept {
 
 namespace {
 
-// Kinds of characters, one look-up each: this runs over every value of every request.
-enum Kind : std::uint8_t { digit = 1, upper = 2, lower = 4, hex = 8, joint = 16 };
+// Kinds of characters as bit sets of a value's bytes: bit i speaks of byte i.
+struct Kinds {
+    std::uint64_t digit = 0, upper = 0, lower = 0, hex = 0, joint = 0;  // hex: digits included
 
-constexpr std::array<std::uint8_t, 256> kKinds = [] {
-    std::array<std::uint8_t, 256> kinds{};
-    for (unsigned c = '0'; c <= '9'; ++c) kinds[c] = digit | hex;
-    for (unsigned c = 'A'; c <= 'Z'; ++c) kinds[c] = static_cast<std::uint8_t>(upper | (c <= 'F' ? hex : 0));
-    for (unsigned c = 'a'; c <= 'z'; ++c) kinds[c] = static_cast<std::uint8_t>(lower | (c <= 'f' ? hex : 0));
-    for (unsigned char c : {'-', '_', '+', '@'}) kinds[c] = joint;
+    std::uint64_t any() const noexcept { return digit | upper | lower | joint; }
+    Kinds part(unsigned from, unsigned size) const noexcept {
+        const std::uint64_t mask = size == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << size) - 1;
+        return {digit >> from & mask, upper >> from & mask, lower >> from & mask, hex >> from & mask,
+                joint >> from & mask};
+    }
+};
+
+bool is_id_character(char c) noexcept {
+    return is_digit(c) || is_alpha(c) || c == '-' || c == '_' || c == '+' || c == '@';
+}
+
+constexpr std::size_t kMost = 64;  // bytes of a value that are judged at a time
+
+#if defined(__SSE2__)
+std::uint64_t at_most(__m128i bytes, char low, int span) noexcept {
+    const __m128i shifted = _mm_sub_epi8(bytes, _mm_set1_epi8(low));
+    const __m128i within =
+        _mm_cmpeq_epi8(_mm_min_epu8(shifted, _mm_set1_epi8(static_cast<char>(span))), shifted);
+    return static_cast<unsigned>(_mm_movemask_epi8(within));
+}
+
+void add_kinds(const char* p, std::size_t at, Kinds& kinds) noexcept {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + at));
+    const auto is = [&](char c) { return _mm_cmpeq_epi8(bytes, _mm_set1_epi8(c)); };
+    const std::uint64_t digit = at_most(bytes, '0', 9);
+    kinds.digit |= digit << at;
+    kinds.upper |= at_most(bytes, 'A', 25) << at;
+    kinds.lower |= at_most(bytes, 'a', 25) << at;
+    kinds.hex |= (digit | at_most(_mm_or_si128(bytes, _mm_set1_epi8(0x20)), 'a', 5)) << at;
+    const __m128i joints = _mm_or_si128(_mm_or_si128(is('-'), is('_')), _mm_or_si128(is('+'), is('@')));
+    kinds.joint |= std::uint64_t{static_cast<unsigned>(_mm_movemask_epi8(joints))} << at;
+}
+
+Kinds kinds_of(std::string_view value) noexcept {  // 16 to kMost bytes
+    Kinds kinds;
+    std::size_t at = 0;
+    for (; at + 16 <= value.size(); at += 16) add_kinds(value.data(), at, kinds);
+    if (at < value.size()) add_kinds(value.data(), value.size() - 16, kinds);  // some bytes twice
     return kinds;
-}();
+}
+#else
+Kinds kinds_of(std::string_view value) noexcept {
+    Kinds kinds;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+        const char c = value[i];
+        const std::uint64_t bit = std::uint64_t{1} << i;
+        if (is_digit(c)) kinds.digit |= bit;
+        if (c >= 'A' && c <= 'Z') kinds.upper |= bit;
+        if (c >= 'a' && c <= 'z') kinds.lower |= bit;
+        if (is_hex(c)) kinds.hex |= bit;
+        if (c == '-' || c == '_' || c == '+' || c == '@') kinds.joint |= bit;
+    }
+    return kinds;
+}
+#endif
 
-std::uint8_t kind_of(char c) noexcept { return kKinds[static_cast<unsigned char>(c)]; }
+// Calls visit(from, size) for every maximal run of ones.
+template <class Visit>
+void each_run(std::uint64_t bits, Visit visit) {
+    for (unsigned at = 0; bits != 0;) {
+        const auto zeros = static_cast<unsigned>(std::countr_zero(bits));
+        bits >>= zeros;
+        at += zeros;
+        const auto ones = static_cast<unsigned>(std::countr_one(bits));
+        visit(at, ones);
+        if (at + ones >= kMost) return;
+        bits >>= ones;
+        at += ones;
+    }
+}
+
+bool has_run_of_16(std::uint64_t bits) noexcept {
+    for (int step = 1; step < 16; step *= 2) bits &= bits >> step;
+    return bits != 0;
+}
 
 // A maximal run of the id alphabet: does it look made up?
-bool run_is_id(std::string_view run) noexcept {
-    std::size_t longest_hex = 0, hex_run = 0;
-    std::uint8_t any = 0, piece = 0, hex_kinds = 0, longest_kinds = 0;
-    bool pieces_pure = true;  // every piece between joints is all letters or all digits: words, not an id
-    const auto end_piece = [&] {
-        pieces_pure = pieces_pure && !((piece & digit) && (piece & (upper | lower)));
-        piece = 0;
-    };
-    for (char c : run) {
-        const std::uint8_t kind = kind_of(c);
-        any |= kind;
-        if (kind == joint)
-            end_piece();
-        else
-            piece |= kind;
-        if (kind & hex) {
-            hex_kinds |= kind;
-            if (++hex_run > longest_hex) {
-                longest_hex = hex_run;
-                longest_kinds = hex_kinds;
-            }
-        } else {
-            hex_run = 0;
-            hex_kinds = 0;
-        }
+bool run_is_id(std::string_view run, const Kinds& kinds) noexcept {
+    const std::uint64_t letters = kinds.upper | kinds.lower;
+    if (letters == 0 && kinds.joint == 0) return run.size() > 19;
+    if (has_run_of_16(kinds.hex)) {
+        unsigned longest = 0;  // run of hexadecimal digits, the first of equals
+        bool with_letters = false;
+        each_run(kinds.hex, [&](unsigned from, unsigned size) {
+            if (size <= longest) return;
+            longest = size;
+            with_letters = kinds.part(from, size).digit != kinds.part(from, size).hex;
+        });
+        if (with_letters && longest * 2 >= run.size()) return true;
     }
-    end_piece();
-    const bool letters = any & (upper | lower);
-    if (!letters && !(any & joint)) return run.size() > 19;
-    if (longest_hex >= 16 && (longest_kinds & (upper | lower)) && longest_hex * 2 >= run.size()) return true;
     if (run.size() == 36 && is_uuid(run)) return true;
-    if (run.size() < 20 || !(any & digit) || !letters) return false;
-    const bool words = (any & joint) && pieces_pure && !((any & upper) && (any & lower));
-    return !words;
+    if (run.size() < 20 || kinds.digit == 0 || letters == 0) return false;
+    if (kinds.joint == 0 || (kinds.upper != 0 && kinds.lower != 0)) return true;
+    // Words and numbers joined by signs are no id: some piece must have both letters and digits.
+    bool mixed = false;
+    each_run(kinds.digit | letters, [&](unsigned from, unsigned size) {
+        const Kinds piece = kinds.part(from, size);
+        mixed = mixed || (piece.digit != 0 && (piece.upper | piece.lower) != 0);
+    });
+    return mixed;
 }
 
 }  // namespace
 
 bool looks_like_id(std::string_view value) noexcept {
     if (value.size() < 16) return false;
-    std::size_t from = 0;
-    for (std::size_t i = 0; i <= value.size(); ++i) {
-        if (i < value.size() && kind_of(value[i]) != 0) continue;
-        const std::size_t length = i - from;
-        if (length >= 16 && length * 2 >= value.size() && run_is_id(value.substr(from, length))) return true;
+    bool found = false;
+    // `run` lies in `kinds` at `from`; runs longer than kMost are judged by their beginning.
+    const auto judge = [&](std::string_view run, std::size_t whole, const Kinds& kinds) {
+        if (!found && whole >= 16 && whole * 2 >= value.size()) found = run_is_id(run, kinds);
+    };
+    if (value.size() <= kMost) {
+        const Kinds kinds = kinds_of(value);
+        if (!has_run_of_16(kinds.any())) return false;
+        each_run(kinds.any(), [&](unsigned from, unsigned size) {
+            judge(value.substr(from, size), size, kinds.part(from, size));
+        });
+        return found;
+    }
+    for (std::size_t from = 0, i = 0; i <= value.size(); ++i) {
+        if (i < value.size() && is_id_character(value[i])) continue;
+        const std::string_view run = value.substr(from, std::min(i - from, kMost));
+        if (run.size() >= 16) judge(run, i - from, kinds_of(run));
         from = i + 1;
     }
-    return false;
+    return found;
 }
 
 }  // namespace tapscope

@@ -16,7 +16,8 @@ inline constexpr std::uint32_t kPathSegmentSlot = 0x80000000u;
 
 // The value looks like an id that a program made up and handed on: it holds a UUID, 16 or more hexadecimal digits, or
 // 20 or more characters of the base64url alphabet with letters and digits (words joined by '-' or '_' excepted), and
-// that part is at least half of it. Decimal numbers up to 19 digits are business keys and do not count.
+// that part (judged by its first 64 bytes) is at least half of it. Decimal numbers up to 19 digits are business keys
+// and do not count.
 bool looks_like_id(std::string_view value) noexcept;
 
 inline bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }

@@ -35,24 +35,13 @@ inline void sip_round(std::uint64_t& a, std::uint64_t& b, std::uint64_t& c, std:
     c = rotl(c, 32);
 }
 
-// The last 0..7 bytes as a little endian word; reads nothing beyond them.
+// The last 0..7 bytes as a little endian word; reads nothing beyond them. Two loads that may overlap: their common
+// bytes fall on the same places.
 inline std::uint64_t tail_word(const std::uint8_t* p, std::size_t n) noexcept {
-    std::uint64_t word = 0;
-    if (n & 4) {
-        word = load_le32(p);
-        if (n & 2) {
-            word |= std::uint64_t{load_le16(p + 4)} << 32;
-            if (n & 1) word |= std::uint64_t{p[6]} << 48;
-        } else if (n & 1) {
-            word |= std::uint64_t{p[4]} << 32;
-        }
-    } else if (n & 2) {
-        word = load_le16(p);
-        if (n & 1) word |= std::uint64_t{p[2]} << 16;
-    } else if (n & 1) {
-        word = p[0];
-    }
-    return word;
+    if (n >= 4) return load_le32(p) | std::uint64_t{load_le32(p + n - 4)} << (8 * (n - 4));
+    if (n == 0) return 0;
+    const std::size_t middle = n / 2, last = n - 1;
+    return p[0] | std::uint64_t{p[middle]} << (8 * middle) | std::uint64_t{p[last]} << (8 * last);
 }
 }  // namespace detail
 
