@@ -11,6 +11,9 @@ from tapscope.store.tables import Table, check, empty
 def calls(connections: Table, messages: Table) -> Table:
     """One row per request message, in order of arrival; a request without a response is kept and flagged.
 
+    LOST_RESPONSE where the engine found that the answer was among bytes that the tap did not see, UNANSWERED
+    where nothing speaks for an answer.
+
     Several responses to one request (which no protocol here allows, but a tap sees bad input) count as one
     that ends with the last. `client_node` and `server_node` are -1 until `topology.find` fills them.
     """
@@ -36,7 +39,7 @@ def calls(connections: Table, messages: Table) -> Table:
     both_flags = request_flags | np.where(has, messages["flags"][at], 0).astype(np.uint32)
     conn = messages["conn"][requests]
     flags = np.zeros(len(requests), dtype=np.uint32)
-    lost = ~has & (connections["missing_to_client"][conn] > 0)
+    lost = ~has & ((request_flags & np.uint32(MessageFlag.ANSWER_LOST)) != 0)
     flags[~has & ~lost] |= np.uint32(CallFlag.UNANSWERED)
     flags[lost] |= np.uint32(CallFlag.LOST_RESPONSE)
     for seen, meant in (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from simulator import simulate
 
 from tapscope.reconstruct import pair, topology, traces
-from tapscope.store.codes import CallFlag, LinkKind, MessageKind, Protocol
+from tapscope.store.codes import CallFlag, LinkKind, MessageFlag, MessageKind, Protocol
 from tapscope.store.tables import Table, empty, rows
 
 
@@ -41,13 +41,14 @@ def test_a_request_without_response_is_kept_and_says_why(three_tiers):
     asked = int(messages["request"][gone])
     messages["request"][gone] = -1
     connections = {name: values.copy() for name, values in tables["connections"].items()}
-    connections["missing_to_client"][:] = 0
+    connections["missing_to_client"][messages["conn"][asked]] = 100  # of other answers
+    why = CallFlag.UNANSWERED | CallFlag.LOST_RESPONSE
     calls = pair.calls(connections, messages)
     call = int(np.flatnonzero(calls["request"] == asked)[0])
     assert calls["depart_ns"][call] == -1
-    assert calls["flags"][call] & CallFlag.UNANSWERED
-    connections["missing_to_client"][messages["conn"][asked]] = 100
-    assert pair.calls(connections, messages)["flags"][call] & CallFlag.LOST_RESPONSE
+    assert calls["flags"][call] & why == CallFlag.UNANSWERED
+    messages["flags"][asked] |= MessageFlag.ANSWER_LOST
+    assert pair.calls(connections, messages)["flags"][call] & why == CallFlag.LOST_RESPONSE
 
 
 def test_no_messages_give_no_calls(three_tiers):

@@ -6,6 +6,25 @@
 
 namespace tapscope {
 
+// The oldest open request was answered by bytes that the tap did not see.
+void Recorder::drop_answer_lost() {
+    RequestQueue& open = exchange_->requests;
+    const MessageRef row = open.front().row;
+    const MessageSide& answers = exchange_->at(Direction::to_client);
+    open.pop();
+    if (answers.current != kNoMessage && messages.request[answers.current] == static_cast<std::int64_t>(row))
+        return;  // a part of it was seen
+    messages.flags[row] |= message_flag::answer_lost;
+    counters.add("pairing.answer_lost", 1, Unit::messages);
+}
+
+// The stream to the client is over: requests whose answer may have been among its lost bytes.
+void Recorder::close_unanswered() {
+    RequestQueue& open = exchange_->requests;
+    const std::uint64_t lost_begin = exchange_->lost_begin, lost_end = exchange_->lost_end;
+    while (!open.empty() && std::max(lost_begin, open.front().peer_ack) < lost_end) drop_answer_lost();
+}
+
 void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag) {
     const std::uint64_t ack = ack_of_byte(offset);
     RequestQueue& open = exchange_->requests;
@@ -14,8 +33,7 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     } else if (ack > open.back().peer_ack &&
                std::max(exchange_->lost_begin, open.front().peer_ack) < std::min(exchange_->lost_end, ack)) {
         // The client went on after bytes that the tap never saw: the answers were among them.
-        counters.add("pairing.answer_lost", open.size(), Unit::messages);
-        while (!open.empty()) open.pop();
+        while (!open.empty()) drop_answer_lost();
     } else {
         exchange_->pipelined = true;
         counters.add("pairing.pipelined_request", 1, Unit::messages);
@@ -48,8 +66,7 @@ void Recorder::close_answered(std::uint64_t offset, std::uint64_t ack) {
             exchange_->lost_inside ? span / mean : std::max<std::uint64_t>(1, (span + mean / 2) / mean);
         answered = std::min(answered, open.empty() ? 0 : open.size() - 1);
     }
-    if (answered > 0) counters.add("pairing.answer_lost", answered, Unit::messages);
-    for (; answered > 0; --answered) open.pop();
+    for (; answered > 0; --answered) drop_answer_lost();
 }
 
 void Recorder::pair(MessageRef row, MessageKind kind, std::uint64_t offset) {
@@ -63,8 +80,7 @@ void Recorder::pair(MessageRef row, MessageKind kind, std::uint64_t offset) {
             exchange_->request_lost_begin > front.begin && exchange_->request_lost_begin < ack;
         if (answer_lost && later_request_lost && !exchange_->pipelined) {
             // Both the answer to `front` and a request behind it are in gaps: this answers the one that was lost.
-            counters.add("pairing.answer_lost", open.size(), Unit::messages);
-            while (!open.empty()) open.pop();
+            while (!open.empty()) drop_answer_lost();
         } else if (front.begin < ack) {
             messages.request[row] = static_cast<std::int64_t>(front.row);
             return;

@@ -194,6 +194,7 @@ void Recorder::stream_ended(Direction direction, std::uint64_t end) {
         side.current_end = side.covered = end;
     }
     if (end > side.covered) outside_bytes(side, end);
+    if (direction == Direction::to_client) close_unanswered();
 }
 
 void Recorder::set_class(MessageRef ref, Protocol protocol, std::string_view text) {

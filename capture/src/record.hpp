@@ -120,6 +120,8 @@ private:
     std::uint64_t ack_of_byte(std::uint64_t offset) const noexcept;
     void pair(MessageRef row, MessageKind kind, std::uint64_t offset);
     void close_answered(std::uint64_t offset, std::uint64_t ack);
+    void drop_answer_lost();
+    void close_unanswered();
     void open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag);
     void close_current(MessageSide& side, std::uint64_t offset) noexcept;
     void outside_bytes(MessageSide& side, std::uint64_t to);

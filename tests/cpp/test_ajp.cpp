@@ -232,7 +232,7 @@ void a_lost_response_is_not_replaced_by_the_next() {
     tap.play({up(get), lost_down(answer.size()), up(get), down(answer)}).finish();
     expect(tap.accounted(), "bytes add up");
     expect_equal(tap.messages(),
-                 "0 > request 'GET /bb/story/{n}' bytes 62 at 1-1\n"
+                 "0 > request 'GET /bb/story/{n}' flags 256 bytes 62 at 1-1\n"
                  "1 > request 'GET /bb/story/{n}' bytes 62 at 3-3\n"
                  "2 < response status 200 flags 64 bytes 32 at 4-4 answers 1\n",
                  "lost response");

@@ -471,7 +471,7 @@ void a_lost_answer_is_not_replaced_by_the_next() {
                                  down(packets(1, {err(1146)})), up(command(0x0E)), down(ok_answer)}))
         .finish();
     expect_equal(lines_from(tap.messages(), 3),
-                 "3 > request 'SELECT ?' bytes 13 at 4-4\n"
+                 "3 > request 'SELECT ?' flags 256 bytes 13 at 4-4\n"
                  "4 > request 'SELECT a' bytes 13 at 6-6\n"
                  "5 < response status 1146 flags 80 bytes 22 at 7-7 answers 4\n"
                  "6 > request 'PING' bytes 5 at 8-8\n"

@@ -221,6 +221,7 @@ void AjpDissector::web_server_packet(std::size_t length, Bytes payload, std::uin
             recorder.end(request_, next);
             return;
         case Type::cping:
+            next_exchange(recorder);
             return alone(Direction::to_server, MessageKind::one_way, "CPING", at, next, recorder);
         case Type::shutdown:
             return alone(Direction::to_server, MessageKind::one_way, "SHUTDOWN", at, next, recorder);
@@ -238,10 +239,14 @@ void AjpDissector::begin_request(std::uint64_t at, Recorder& recorder) {
     if (owed_ > 0) recorder.count("ajp.body_not_sent", owed_);
     owed_ = 0;
     form_ = false;
-    if (answer_ != kNoMessage) {  // one request at a time: its end was not seen
-        recorder.count("ajp.answer_without_end");
-        answer_ = kNoMessage;
-    }
+    next_exchange(recorder);
+}
+
+// One exchange at a time: with the next one an answer that is still open is over, its end was not seen.
+void AjpDissector::next_exchange(Recorder& recorder) {
+    if (answer_ == kNoMessage) return;
+    recorder.count("ajp.answer_without_end");
+    answer_ = kNoMessage;
 }
 
 void AjpDissector::alone(Direction direction, MessageKind kind, const char* text, std::uint64_t at,
@@ -388,7 +393,7 @@ void AjpDissector::container_packet(Bytes payload, std::uint64_t at, std::uint64
     }
     switch (static_cast<Type>(payload[0])) {
         case Type::send_headers: {
-            if (answer_ != kNoMessage) recorder.count("ajp.answer_without_end");
+            next_exchange(recorder);
             begin_answer(at, recorder);
             const int status = payload.size() >= 3 ? load_be16(&payload[1]) : -1;
             recorder.set_status(answer_, status);
@@ -417,9 +422,8 @@ void AjpDissector::container_packet(Bytes payload, std::uint64_t at, std::uint64
                 alone(Direction::to_client, MessageKind::interim, "GET_BODY_CHUNK", at, next, recorder);
             return;
         case Type::cpong:
-            if (answer_ == kNoMessage)
-                return alone(Direction::to_client, MessageKind::interim, "CPONG", at, next, recorder);
-            break;
+            next_exchange(recorder);
+            return alone(Direction::to_client, MessageKind::interim, "CPONG", at, next, recorder);
         default:
             break;
     }

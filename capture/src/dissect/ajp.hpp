@@ -42,6 +42,7 @@ private:
     void container_packet(Bytes payload, std::uint64_t at, std::uint64_t next, Recorder& recorder);
     bool is_body(std::size_t length, Bytes payload) const noexcept;
     void begin_request(std::uint64_t at, Recorder& recorder);
+    void next_exchange(Recorder& recorder);
     void begin_answer(std::uint64_t at, Recorder& recorder);
     void forward_request(Bytes payload, Recorder& recorder);
     void body(std::size_t length, Bytes payload, Recorder& recorder);

@@ -255,6 +255,15 @@ void MysqlDissector::on_gap(Direction direction, std::uint64_t missing, Recorder
     }
     lose(direction);
     if (phase_ != Phase::start) recorder.remainder(direction, "mysql.resynchronisation");
+    if (phase_ == Phase::login && direction == Direction::to_server && missing > 0) login_not_seen(recorder);
+}
+
+// The client's answer to the greeting was lost: what it asked for shows in what follows.
+void MysqlDissector::login_not_seen(Recorder& recorder) {
+    recorder.count("mysql.login_not_seen");
+    phase_ = Phase::auth;
+    inferred_ = true;
+    if ((server_caps_ & client::deprecate_eof) == 0) deprecate_eof_ = Known::no;
 }
 
 void MysqlDissector::lose(Direction direction) {
@@ -296,21 +305,19 @@ bool MysqlDissector::pass_over_packet(Direction direction, std::uint64_t length,
 
 // The client's packet borders are unknown, `bytes` starts with a segment: is it a command?
 bool MysqlDissector::find_command(Bytes bytes, Recorder& recorder) {
-    if (phase_ == Phase::start) {
-        inferred_ = true;
-        if (plausible_login(bytes)) {
-            phase_ = Phase::login;
-            inferred_ = false;
-            return true;
-        }
-        if (plausible_compressed(bytes)) {
-            recorder.count("mysql.compression_inferred");
-            phase_ = Phase::command;
-            start_compression();
-            side(Direction::to_server).lost = false;
-            side(Direction::to_client).lost = true;
-            return true;
-        }
+    const bool login_unseen = phase_ == Phase::auth && inferred_ && caps_ == 0;
+    if (phase_ == Phase::start && plausible_login(bytes)) {
+        phase_ = Phase::login;
+        return true;
+    }
+    if (phase_ == Phase::start) inferred_ = true;
+    if ((phase_ == Phase::start || login_unseen) && !compressed_ && plausible_compressed(bytes)) {
+        recorder.count("mysql.compression_inferred");
+        phase_ = Phase::command;
+        start_compression();
+        side(Direction::to_server).lost = false;
+        side(Direction::to_client).lost = true;
+        return true;
     }
     if (!plausible_command(bytes)) return false;
     if (phase_ == Phase::start) {

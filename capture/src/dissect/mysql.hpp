@@ -110,6 +110,7 @@ private:
     bool find_answer(Bytes bytes, std::size_t& pos, const mysql::OffsetMap& map, Recorder& recorder);
     bool pass_over_packet(Direction direction, std::uint64_t length, Recorder& recorder);
     void lose(Direction direction);
+    void login_not_seen(Recorder& recorder);
 
     // mysql_compression.cpp: outer packets of the compressed protocol.
     std::uint64_t outer_packets(Direction direction, Bytes bytes, std::uint64_t base, Recorder& recorder);

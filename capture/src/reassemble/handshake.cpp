@@ -6,6 +6,8 @@
 namespace tapscope {
 namespace {
 
+constexpr std::int64_t kMaxFirstLoss = 1 << 20;  // bytes; more is no hole but an idle peer's old number
+
 std::uint64_t listener_key(const Address& address, std::uint16_t port) noexcept {
     return mix64(address.high + port, address.low);
 }
@@ -139,7 +141,8 @@ void Tracker::anchor(Stream& stream, std::uint64_t origin) {
 // The wait for a SYN is over: streams start with what was seen first.
 void Tracker::resolve_start(Connection& connection) {
     if (connection.client_side == kUnknownSide) find_client(connection);
-    for (Stream& stream : connection.stream) {
+    for (const unsigned side : {0u, 1u}) {
+        Stream& stream = connection.stream[side];
         if (stream.anchored) continue;
         if (!stream.based) {
             if (!stream.first_ack_known) continue;  // nothing is known of this side yet
@@ -151,6 +154,17 @@ void Tracker::resolve_start(Connection& connection) {
             const std::int64_t acked =
                 static_cast<std::int64_t>(stream.next) + stream.from_next(stream.first_ack);
             if (acked >= 0 && acked < static_cast<std::int64_t>(origin))
+                origin = static_cast<std::uint64_t>(acked);
+        }
+        // Joined midstream: what the peer's first data did not acknowledge was sent behind them. A hole there is a loss,
+        // such as the first answer.
+        const Stream& peer = connection.stream[side ^ 1];
+        if (peer.has_held() && peer.held->front().has_ack && stream.has_held() &&
+            peer.held->front().order < stream.held->front().order) {
+            const std::int64_t acked =
+                static_cast<std::int64_t>(stream.next) + stream.from_next(peer.held->front().ack);
+            if (acked >= 0 && acked < static_cast<std::int64_t>(origin) &&
+                static_cast<std::int64_t>(origin) - acked <= kMaxFirstLoss)
                 origin = static_cast<std::uint64_t>(acked);
         }
         anchor(stream, origin);
