@@ -103,6 +103,14 @@ public:
     // Bytes of [begin, end) came again, in a packet of `time_ns`.
     void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end,
                        std::int64_t time_ns) noexcept;
+    // Bytes of `direction` before stream offset `to` that are in no message count as `name` (the driver read them).
+    void outside(Direction direction, std::uint64_t to, const char* name) {
+        MessageSide& side = exchange_->at(direction);
+        const char* const otherwise = side.remainder;
+        side.remainder = name;
+        if (to > side.covered) outside_bytes(side, to);
+        side.remainder = otherwise;
+    }
     // The stream has `end` bytes and no more: closes what is open, and counts what is in no message.
     void stream_ended(Direction direction, std::uint64_t end);
 

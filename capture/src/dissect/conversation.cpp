@@ -2,12 +2,16 @@
 
 #include <algorithm>
 
+#include "dissect/proxy_header.hpp"
+
 namespace tapscope {
 
 Conversation::Conversation(Recorder& recorder, std::int32_t conn, Protocol fixed) : recorder_(recorder) {
     exchange_.conn = conn;
     for (auto& side : exchange_.side) side.remainder = "unknown_protocol";
-    if (fixed != Protocol::unknown && emplace_dissector(dissector_, fixed)) exchange_.protocol = fixed;
+    if (fixed == Protocol::unknown || !emplace_dissector(dissector_, fixed)) return;
+    exchange_.protocol = fixed_ = fixed;
+    dissector_.emplace<0>();  // a PROXY header may come first
 }
 
 void Conversation::feed(Direction direction, Half& half, MessageSide& side, Bytes bytes, std::uint64_t end,
@@ -159,14 +163,21 @@ bool is_tls(Bytes bytes) noexcept {
 
 // Finds the protocol from the start of a stream or, joined midstream, of a segment. Returns true when `bytes` can be
 // parsed now; otherwise they are kept or counted as unknown.
-bool Conversation::identify(Direction direction, Half& half, Bytes bytes, std::uint64_t end,
+bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::uint64_t end,
                             std::int64_t time_ns, std::uint64_t ack) {
     if (half.probes > kMaxProbes) return false;
-    const bool joined = !half.kept.empty();
+    const bool at_start = end == half.kept.size() + bytes.size();
+    bool joined = !half.kept.empty();
     if (joined) {
         half.kept.insert(half.kept.end(), bytes.begin(), bytes.end());
         half.marks.push_back({end, time_ns, ack});
-    } else if (is_tls(bytes)) {
+    }
+    if (at_start && direction == Direction::to_server) {
+        if (!take_proxy_header(half, bytes, joined, end, time_ns, ack)) return false;
+        joined = !half.kept.empty();
+    }
+    if (fixed_ != Protocol::unknown) return settle(fixed_, direction, half, !joined);
+    if (!joined && is_tls(bytes)) {
         recorder_.counters.add("tls.connection", 1, Unit::connections);
         for (Half& either : halves_) {
             either.probes = kMaxProbes + 1;
@@ -197,8 +208,14 @@ bool Conversation::identify(Direction direction, Half& half, Bytes bytes, std::u
         drop_kept(half);
         return false;
     }
-    emplace_dissector(dissector_, probed.protocol);
-    exchange_.protocol = probed.protocol;
+    return settle(probed.protocol, direction, half, alone);
+}
+
+// The protocol is known. `alone`: the bytes at hand are not in half.kept; true is returned when they can be parsed now.
+bool Conversation::settle(Protocol protocol, Direction direction, Half& half, bool alone) {
+    emplace_dissector(dissector_, protocol);
+    exchange_.protocol = protocol;
+    fixed_ = Protocol::unknown;
     Half& other = halves_[static_cast<unsigned>(opposite(direction))];
     if (!other.kept.empty()) parse_kept(opposite(direction), other);
     if (alone) return true;
@@ -206,10 +223,43 @@ bool Conversation::identify(Direction direction, Half& half, Bytes bytes, std::u
     return false;
 }
 
+// Takes a PROXY header off the start of the stream to the server. False when nothing is left to look at for now.
+bool Conversation::take_proxy_header(Half& half, Bytes& bytes, bool joined, std::uint64_t end,
+                                     std::int64_t time_ns, std::uint64_t ack) {
+    const ProxyHeader header = read_proxy_header(joined ? Bytes(half.kept) : bytes);
+    if (header.answer == Probe::no) return true;
+    if (header.answer == Probe::need_more) {
+        if (!joined) {
+            half.before_ns = -1;
+            half.kept.assign(bytes.begin(), bytes.end());
+            half.marks.assign(1, {end, time_ns, ack});
+        }
+        return false;
+    }
+    recorder_.counters.add(header.version == 1 ? "proxy_header.version_1" : "proxy_header.version_2", 1,
+                           Unit::connections);
+    recorder_.outside(Direction::to_server, header.size, "proxy_header");
+    if (!header.endpoint.empty()) {
+        exchange_.endpoint_hash =
+            siphash13(recorder_.key(), {reinterpret_cast<const std::uint8_t*>(header.endpoint.data()),
+                                        header.endpoint.size()});
+        exchange_.endpoint_known = true;
+    }
+    if (!joined) {
+        bytes = bytes.subspan(header.size);
+        return !bytes.empty();
+    }
+    half.kept.erase(half.kept.begin(), half.kept.begin() + static_cast<std::ptrdiff_t>(header.size));
+    std::erase_if(half.marks, [&](const Mark& mark) { return mark.end <= header.size; });
+    half.before_ns = time_ns;
+    return !half.kept.empty();
+}
+
 void Conversation::gap(Direction direction, std::uint64_t missing) {
     MessageSide& side = exchange_.at(direction);
     Half& half = halves_[static_cast<unsigned>(direction)];
     recorder_.attach(exchange_);
+    if (fixed_ != Protocol::unknown) settle(fixed_, direction, half, true);
     if (half.skip > 0) {
         const std::uint64_t n = std::min(half.skip, missing);
         half.skip -= n;

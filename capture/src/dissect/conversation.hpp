@@ -55,8 +55,11 @@ private:
 
     void feed(Direction direction, Half& half, MessageSide& side, Bytes bytes, std::uint64_t end,
               std::int64_t time_ns, std::uint64_t ack);
-    bool identify(Direction direction, Half& half, Bytes bytes, std::uint64_t end, std::int64_t time_ns,
+    bool identify(Direction direction, Half& half, Bytes& bytes, std::uint64_t end, std::int64_t time_ns,
                   std::uint64_t ack);
+    bool take_proxy_header(Half& half, Bytes& bytes, bool joined, std::uint64_t end, std::int64_t time_ns,
+                           std::uint64_t ack);
+    bool settle(Protocol protocol, Direction direction, Half& half, bool alone);
     void parse_all(Direction direction, Half& half, Bytes bytes);
     Bytes parse_some(Direction direction, Half& half, Bytes bytes, Parsed& last);
     bool switch_to(Protocol next);
@@ -68,6 +71,7 @@ private:
     Exchange exchange_;
     Half halves_[2];
     AnyDissector dissector_;
+    Protocol fixed_ = Protocol::unknown;  // by port map, until the first bytes come
 };
 
 }  // namespace tapscope

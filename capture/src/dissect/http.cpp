@@ -1,12 +1,9 @@
 #include "dissect/http.hpp"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 
-#include "bytes.hpp"
 #include "dissect/route.hpp"
 #include "evidence.hpp"
 
@@ -17,14 +14,6 @@ enum Tag : std::uint32_t { kOther = 0, kHead = 1, kConnect = 2, kUnknown = 3 };
 
 constexpr std::size_t kFormBytes = 8 * 1024;
 constexpr std::size_t kMaxChunkLine = 16 * 1024;
-constexpr std::string_view kProxyV1 = "PROXY ";
-
-std::string_view proxy_v2() noexcept { return {"\x0D\x0A\x0D\x0A\x00\x0D\x0A\x51\x55\x49\x54\x0A", 12}; }
-
-// Does `bytes` begin with `pattern` as far as it goes?
-bool agrees(Bytes bytes, std::string_view pattern) noexcept {
-    return std::memcmp(bytes.data(), pattern.data(), std::min(bytes.size(), pattern.size())) == 0;
-}
 
 std::size_t blank_lines(Bytes bytes) noexcept {
     std::size_t i = 0;
@@ -37,8 +26,6 @@ std::size_t blank_lines(Bytes bytes) noexcept {
 Probe HttpDissector::probe(Bytes bytes, Direction direction) noexcept {
     if (bytes.empty()) return Probe::need_more;
     if (direction == Direction::to_client) return starts_response(bytes);
-    if (agrees(bytes, proxy_v2())) return bytes.size() < 12 ? Probe::need_more : Probe::yes;
-    if (bytes.size() >= kProxyV1.size() && agrees(bytes, kProxyV1)) return Probe::yes;
     const std::size_t blank = blank_lines(bytes);
     if (blank > 8) return Probe::no;
     return starts_request(bytes.subspan(blank));
@@ -123,61 +110,12 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
 }
 
 Parsed HttpDissector::start(Direction direction, Bytes bytes, Recorder& recorder) {
-    if (fresh_ && direction == Direction::to_server && (bytes[0] == 'P' || bytes[0] == '\r')) {
-        bool more = false;
-        const std::size_t n = proxy_header(bytes, more);
-        if (more) return {Step::ok, 0};
-        fresh_ = false;
-        if (n > 0) {
-            recorder.count("http.proxy_header");
-            recorder.remainder(direction, "http.proxy_header");
-            return {Step::ok, n};
-        }
-    }
     const std::size_t blank = bytes[0] == '\r' || bytes[0] == '\n' ? blank_lines(bytes) : 0;
     if (blank > 0) {
         recorder.count("http.blank_line_before_message");
         return {Step::ok, blank};
     }
     return head(direction, bytes, recorder);
-}
-
-// PROXY v1: "PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n", at most 107 bytes.
-// PROXY v2: 12 bytes signature, version|command, family|transport, uint16 length, addresses.
-std::size_t HttpDissector::proxy_header(Bytes bytes, bool& more) {
-    if (agrees(bytes, proxy_v2())) {
-        more = bytes.size() < 16;
-        if (more) return 0;
-        const std::size_t size = 16 + std::size_t{load_be16(&bytes[14])};
-        more = bytes.size() < size;
-        if (more) return 0;
-        char text[INET6_ADDRSTRLEN];
-        const bool v4 = bytes[13] >> 4 == 1 && size >= 28, v6 = bytes[13] >> 4 == 2 && size >= 52;
-        if ((v4 || v6) && inet_ntop(v4 ? AF_INET : AF_INET6, &bytes[16], text, sizeof text) != nullptr) {
-            proxy_address_ = text;
-            proxy_port_ = std::to_string(load_be16(&bytes[v4 ? 24 : 48]));
-        }
-        return size;
-    }
-    if (!agrees(bytes, kProxyV1)) return 0;
-    const auto* newline = static_cast<const std::uint8_t*>(std::memchr(bytes.data(), '\n', bytes.size()));
-    if (newline == nullptr) {
-        more = bytes.size() < 107;
-        return 0;
-    }
-    const std::string_view line = as_text(bytes.first(static_cast<std::size_t>(newline - bytes.data()) + 1));
-    std::string_view words[6];
-    std::size_t count = 0, from = 0;
-    for (std::size_t i = 0; i < line.size() && count < 6; ++i) {
-        if (line[i] != ' ' && line[i] != '\r' && line[i] != '\n') continue;
-        if (i > from) words[count++] = line.substr(from, i - from);
-        from = i + 1;
-    }
-    if (count == 6) {
-        proxy_address_ = words[2];
-        proxy_port_ = words[4];
-    }
-    return line.size();
 }
 
 Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder) {
@@ -217,7 +155,6 @@ Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder)
 }
 
 void HttpDissector::new_request_seen(Recorder& recorder) {
-    fresh_ = false;
     request_since_ = true;
     rejected_ = false;
     Half& answer = half(Direction::to_client);
@@ -248,10 +185,7 @@ Parsed HttpDissector::request(const HttpHead& head, Recorder& recorder) {
         else
             header_evidence(recorder, ref, field.name, field.value);
     }
-    if (proxy_address_.empty())
-        recorder.endpoint_token(ref);
-    else
-        endpoint_evidence(recorder, ref, proxy_address_, proxy_port_);
+    recorder.endpoint_token(ref);
     const bool bad_coding = head.has_coding && !head.chunked;
     if (head.suspicious || bad_coding) {
         recorder.add_flags(ref, message_flag::suspicious);

@@ -1,5 +1,4 @@
-// HTTP/1.0 and 1.1: https://www.rfc-editor.org/rfc/rfc9110, https://www.rfc-editor.org/rfc/rfc9112,
-// PROXY header: https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt
+// HTTP/1.0 and 1.1: https://www.rfc-editor.org/rfc/rfc9110, https://www.rfc-editor.org/rfc/rfc9112
 //
 // Body length, decided in the order of RFC 9112 section 6.3: none for HEAD, 1xx, 204, 304; tunnel after CONNECT 2xx or
 // 101; chunked; Content-Length; none for requests, until the end of the stream for responses. Bodies are skipped by
@@ -7,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "dissect/dissector.hpp"
 #include "dissect/http_head.hpp"
@@ -58,14 +56,11 @@ private:
     Parsed lost(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed malformed(Direction direction, std::uint64_t consumed, const char* label, Recorder& recorder);
     Parsed finish(Direction direction, std::uint64_t size, Recorder& recorder);
-    std::size_t proxy_header(Bytes bytes, bool& more);
     void new_request_seen(Recorder& recorder);
 
     Half halves_[2];
-    bool fresh_ = true;                       // nothing but a PROXY header can have been seen of the client
-    bool request_since_ = false;              // a request began after the response that runs until close
-    bool rejected_ = false;                   // the final response came before the expected body
-    std::string proxy_address_, proxy_port_;  // the client's, by the PROXY header
+    bool request_since_ = false;  // a request began after the response that runs until close
+    bool rejected_ = false;       // the final response came before the expected body
 };
 
 }  // namespace tapscope
