@@ -15,13 +15,14 @@ from capture_packets import (
     START_NS,
     Dialogue,
     message_rows,
+    read_pcap,
     unaccounted,
     write_pcap,
 )
 
 from tapscope import capture
 from tapscope.capture import _native
-from tapscope.store.codes import ID_LIKE, MessageFlag, MessageKind, TokenKind
+from tapscope.store.codes import ID_LIKE, MessageFlag, MessageKind, Protocol, TokenKind
 
 SALT = bytes(range(16))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -45,7 +46,9 @@ def summary(tables: capture.CaptureTables) -> list[tuple[object, ...]]:
     out: list[tuple[object, ...]] = []
     for row in range(len(tables.messages["conn"])):
         what: object = int(tables.messages["status"][row])
-        if what == -1:
+        if what == -1 and tables.messages["class_id"][row] == -1:
+            what = None
+        elif what == -1:
             what = tables.classes[tables.messages["class_id"][row]][1]
         kind = MessageKind(tables.messages["kind"][row]).name.lower()
         out.append(
@@ -191,6 +194,80 @@ CASES: dict[str, tuple[list[Turn], list[tuple[object, ...]]]] = {
             ("response", 200, len(OK), 2),
         ],
     ),
+    "version 0.9": (
+        [(CLIENT, b"GET /old\r\n"), (SERVER, b"<html>no head, no end\n")],
+        [("request", "GET /old", 10, -1), ("response", None, 22, 0)],
+    ),
+    "a server that answers version 0.9 with a head": (
+        [(CLIENT, b"GET /old\r\n"), (SERVER, b"HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\nno")],
+        [("request", "GET /old", 10, -1), ("response", 400, 41, 0)],
+    ),
+    "methods in lower case and methods that nobody knows": (
+        [
+            (CLIENT, b"get /a HTTP/1.1\r\n\r\n"),
+            (SERVER, OK),
+            (CLIENT, b"FROB-X /b HTTP/1.1\r\n\r\n"),
+            (SERVER, OK),
+        ],
+        [
+            ("request", "get /a", 19, -1),
+            ("response", 200, len(OK), 0),
+            ("request", "FROB-X /b", 22, -1),
+            ("response", 200, len(OK), 2),
+        ],
+    ),
+    "other forms of the target": (
+        [
+            (CLIENT, b"OPTIONS * HTTP/1.1\r\n\r\n"),
+            (SERVER, OK),
+            (CLIENT, b"GET http://a:8080/b?c=1 HTTP/1.1\r\n\r\n"),
+            (SERVER, OK),
+        ],
+        [
+            ("request", "OPTIONS *", 22, -1),
+            ("response", 200, len(OK), 0),
+            ("request", "GET /b ?c", 36, -1),
+            ("response", 200, len(OK), 2),
+        ],
+    ),
+    "several interim responses, pipelined": (
+        [
+            (CLIENT, GET + GET),
+            (SERVER, b"HTTP/1.1 102 P\r\n\r\nHTTP/1.1 103 E\r\n\r\n" + OK + b"HTTP/1.1 100 C\r\n\r\n" + BODY),
+        ],
+        [
+            ("request", "GET /", 18, -1),
+            ("request", "GET /", 18, -1),
+            ("interim", 102, 18, 0),
+            ("interim", 103, 18, 0),
+            ("response", 200, len(OK), 0),
+            ("interim", 100, 18, 1),
+            ("response", 200, len(BODY), 1),
+        ],
+    ),
+    "refused CONNECT stays HTTP": (
+        [
+            (CLIENT, b"CONNECT a:1 HTTP/1.1\r\n\r\n"),
+            (SERVER, b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"),
+            (CLIENT, GET),
+            (SERVER, OK),
+        ],
+        [
+            ("request", "CONNECT a:1", 24, -1),
+            ("response", 407, 38, 0),
+            ("request", "GET /", 18, -1),
+            ("response", 200, len(OK), 2),
+        ],
+    ),
+    "a stream of events": (
+        [
+            (CLIENT, GET),
+            (SERVER, b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"),
+            (SERVER, b"data: 1\n\n"),
+            (SERVER, b"data: 2\n\n"),
+        ],
+        [("request", "GET /", 18, -1), ("response", 200, 70, 0)],
+    ),
     "proxy header, version 1": (
         [(CLIENT, b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 443\r\n" + GET), (SERVER, OK)],
         [("request", "GET /", 18, -1), ("response", 200, len(OK), 0)],
@@ -225,6 +302,10 @@ AMBIGUOUS = {
     "length and chunked": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
     "odd coding": b"Transfer-Encoding: xchunked\r\n\r\n",
+    "no length": b"Content-Length: five\r\n\r\n",
+    "a negative length": b"Content-Length: -5\r\n\r\n",
+    "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a chunk size with blanks": b"Transfer-Encoding: chunked\r\n\r\n2 \r\nab\r\n0\r\n\r\n",
     "blank before the colon": b"Content-Length : 5\r\n\r\nhello",
     "coding in a folded line": b"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
 }
@@ -235,6 +316,14 @@ def test_ambiguous_framing_is_flagged(name: str, tmp_path: Path) -> None:
     tables = run(tmp_path, [(CLIENT, b"POST / HTTP/1.1\r\n" + AMBIGUOUS[name]), (SERVER, OK)])
     assert tables.messages["flags"][0] & MessageFlag.SUSPICIOUS
     assert tables.messages["request"].tolist() == [-1, 0]
+
+
+def test_version_1_0_has_no_transfer_coding(tmp_path: Path) -> None:
+    tables = run(
+        tmp_path, [(CLIENT, GET), (SERVER, CHUNKED.replace(b"1.1", b"1.0")), (CLIENT, GET), (SERVER, OK)]
+    )
+    assert (tables.messages["flags"] & MessageFlag.SUSPICIOUS).tolist() == [0, MessageFlag.SUSPICIOUS, 0, 0]
+    assert tables.messages["request"].tolist() == [-1, 0, -1, 2]
 
 
 @pytest.mark.parametrize(
@@ -345,6 +434,82 @@ def test_the_proxy_header_gives_the_endpoint(tmp_path: Path) -> None:
     for version in ("1", "2"):
         tables = run(tmp_path, CASES[f"proxy header, version {version}"][0])
         assert token(TokenKind.ENDPOINT, "192.0.2.7:56324") in tokens(tables)
+
+
+PROXY_2 = b"\r\n\r\n\0\r\nQUIT\n"
+HEADERS_WITH_AN_ADDRESS = [
+    (b"PROXY TCP6 2001:db8:0:0::7 2001:db8::1 56324 443\r\n", "2001:db8::7:56324"),
+    (PROXY_2 + b"\x21\x21\0\x24" + bytes(15) + b"\7" + bytes(16) + b"\xdc\x04\x01\xbb", "::7:56324"),
+    (PROXY_2 + b"\x21\x11\0\x0f\xc0\0\x02\x07\xc6\x33\x64\x01\xdc\x04\x01\xbb\4\0\0", "192.0.2.7:56324"),
+]
+HEADERS_WITHOUT = [
+    b"PROXY UNKNOWN\r\n",
+    b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n",
+    b"PROXY TCP4 not-an-address 198.51.100.1 56324 443\r\n",
+    PROXY_2 + b"\x20\x11\0\x0c\xc0\0\x02\x07\xc6\x33\x64\x01\xdc\x04\x01\xbb",  # LOCAL
+    PROXY_2 + b"\x21\x00\0\0",  # unspecified family
+]
+
+
+@pytest.mark.parametrize("mss", [1448, 1])
+@pytest.mark.parametrize(
+    ("header", "endpoint"), HEADERS_WITH_AN_ADDRESS + [(h, "10.0.0.1:40000") for h in HEADERS_WITHOUT]
+)
+def test_the_proxy_header_in_all_its_forms(header: bytes, endpoint: str, mss: int, tmp_path: Path) -> None:
+    tables = run(tmp_path, [(CLIENT, header + GET), (SERVER, OK)], mss)
+    assert token(TokenKind.ENDPOINT, endpoint) in tokens(tables)
+    assert tables.counter("unparsed.proxy_header") == len(header)
+    assert summary(tables) == [("request", "GET /", 18, -1), ("response", 200, len(OK), 0)]
+
+
+@pytest.mark.parametrize("ports", [{}, {80: "mysql"}])
+def test_the_proxy_header_stands_before_any_protocol(ports: dict[int, str], tmp_path: Path) -> None:
+    """The server speaks first here, and has to wait for the header."""
+    mysql = read_pcap(Path(__file__).parent.parent / "pcaps" / "mysql_local_infile.pcap")
+    streams: dict[tuple[int, int], list[bytes]] = {}
+    turns: list[Turn] = []
+    for _, frame in mysql:
+        ip = frame[14:]
+        tcp = ip[(ip[0] & 15) * 4 : int.from_bytes(ip[2:4], "big")]
+        payload = tcp[(tcp[12] >> 4) * 4 :]
+        side = SERVER if int.from_bytes(tcp[:2], "big") < int.from_bytes(tcp[2:4], "big") else CLIENT
+        client_port = int.from_bytes(tcp[2:4] if side == SERVER else tcp[:2], "big")
+        if payload and (not streams or (client_port, 0) in streams):
+            streams.setdefault((client_port, 0), []).append(payload)
+            turns.append((side, payload))
+    header = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 3306\r\n"
+
+    def rows(turns: list[Turn], mapped: dict[int, str]) -> list[tuple[object, ...]]:
+        dialogue = Dialogue().open()
+        for side, data in turns:
+            dialogue.send(side, data)
+        path = write_pcap(tmp_path / "b.pcap", dialogue.packets)
+        tables = capture.read_files(
+            [path], salt=SALT, port_map={p: Protocol[n.upper()] for p, n in mapped.items()}
+        )
+        assert unaccounted(tables) == []
+        assert (tables.messages["protocol"] == Protocol.MYSQL).all()
+        return summary(tables)
+
+    plain = rows(turns, {})
+    assert len(plain) > 4
+    assert rows([(CLIENT, header), *turns], ports) == plain
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"OPTIONS rtsp://a/b RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+        b"DESCRIBE /b RTSP/1.0\r\nCSeq: 1\r\n\r\n",
+        b"OPTIONS sip:a@b SIP/2.0\r\n\r\n",
+        b"set key 0 60 5\r\nhello\r\n",
+        b"get /x\r\n",
+    ],
+)
+@pytest.mark.parametrize("mss", [1448, 1])
+def test_protocols_that_look_alike_are_not_taken_for_http(line: bytes, mss: int, tmp_path: Path) -> None:
+    tables = run(tmp_path, [(CLIENT, line), (SERVER, b"ICY 200 OK\r\n\r\n")], mss)
+    assert not (tables.messages["protocol"] == Protocol.HTTP).any()
 
 
 def test_only_the_first_8_kib_of_a_form_are_looked_at(tmp_path: Path) -> None:

@@ -61,6 +61,10 @@ public:
     bool has_request() const noexcept { return !exchange_->requests.empty(); }
     void set_class(MessageRef ref, Protocol protocol, std::string_view text);
     void set_status(MessageRef ref, std::int32_t status) noexcept { messages.status[ref] = status; }
+    // A response turns out not to be the final one; before its end.
+    void make_interim(MessageRef ref) noexcept {
+        messages.kind[ref] = static_cast<std::uint8_t>(MessageKind::interim);
+    }
     void add_flags(MessageRef ref, std::uint32_t flags) noexcept { messages.flags[ref] |= flags; }
     void token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value);
     // Same, where the caller knows better than looks_like_id.

@@ -240,9 +240,9 @@ bool Conversation::take_proxy_header(Half& half, Bytes& bytes, bool joined, std:
                            Unit::connections);
     recorder_.outside(Direction::to_server, header.size, "proxy_header");
     if (!header.endpoint.empty()) {
-        exchange_.endpoint_hash =
-            siphash13(recorder_.key(), {reinterpret_cast<const std::uint8_t*>(header.endpoint.data()),
-                                        header.endpoint.size()});
+        exchange_.endpoint_hash = siphash13(
+            recorder_.key(),
+            {reinterpret_cast<const std::uint8_t*>(header.endpoint.data()), header.endpoint.size()});
         exchange_.endpoint_known = true;
     }
     if (!joined) {

@@ -10,9 +10,10 @@
 namespace tapscope {
 namespace {
 
-enum Tag : std::uint32_t { kOther = 0, kHead = 1, kConnect = 2, kUnknown = 3 };
+enum Tag : std::uint32_t { kOther = 0, kHead = 1, kConnect = 2, kUnknown = 3, kSimple = 4 };
 
 constexpr std::size_t kFormBytes = 8 * 1024;
+constexpr std::size_t kMaxSimpleLine = 256;  // of HTTP/0.9, where it comes in pieces
 constexpr std::size_t kMaxChunkLine = 16 * 1024;
 
 std::size_t blank_lines(Bytes bytes) noexcept {
@@ -28,6 +29,7 @@ Probe HttpDissector::probe(Bytes bytes, Direction direction) noexcept {
     if (direction == Direction::to_client) return starts_response(bytes);
     const std::size_t blank = blank_lines(bytes);
     if (blank > 8) return Probe::no;
+    if (simple_request(bytes) > 0) return Probe::yes;
     return starts_request(bytes.subspan(blank));
 }
 
@@ -115,7 +117,33 @@ Parsed HttpDissector::start(Direction direction, Bytes bytes, Recorder& recorder
         recorder.count("http.blank_line_before_message");
         return {Step::ok, blank};
     }
+    if (direction == Direction::to_server) {
+        if (bytes[0] == 'P' && is_http2_preface(bytes)) return {Step::switch_to, 0, nullptr, Protocol::http2};
+        if (fresh_ && simple_request(bytes) > 0) return simple(bytes, recorder);
+    } else if (recorder.front_tag(kUnknown) == kSimple && starts_response(bytes) == Probe::no) {
+        // HTTP/0.9: the answer is all that comes until the end of the stream, without a head.
+        Half& side = half(direction);
+        side.message = recorder.begin(direction, MessageKind::response, 0);
+        side.state = State::until_close;
+        request_since_ = false;
+        return {Step::ok, bytes.size()};
+    }
     return head(direction, bytes, recorder);
+}
+
+// HTTP/0.9: "GET /path" alone.
+Parsed HttpDissector::simple(Bytes bytes, Recorder& recorder) {
+    Half& side = half(Direction::to_server);
+    new_request_seen(recorder);
+    side.message = recorder.begin(Direction::to_server, MessageKind::request, 0, kSimple);
+    const std::string_view text = as_text(bytes);
+    const std::string_view target = text.substr(4, text.find_first_of("\r\n") - 4);
+    thread_local std::string scratch;
+    recorder.set_class(side.message, protocol, route_class("GET", target, scratch));
+    request_evidence(recorder, side.message, "GET", target);
+    recorder.endpoint_token(side.message);
+    recorder.count("http.version_0_9");
+    return finish(Direction::to_server, bytes.size(), recorder);
 }
 
 Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder) {
@@ -138,6 +166,9 @@ Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder)
     if (plain == Probe::no) return malformed(direction, 0, "http.bad_start_line", recorder);
     if (plain == Probe::need_more) return {Step::ok, 0};
     if (direction == Direction::to_server) {
+        if (fresh_ && bytes.size() < kMaxSimpleLine &&
+            std::memchr(bytes.data(), '\n', bytes.size()) == nullptr)
+            return {Step::ok, 0};  // the line may turn out to be a whole request of HTTP/0.9
         new_request_seen(recorder);
         const std::string_view text = as_text(bytes);
         const std::uint32_t tag = text.starts_with("HEAD ")      ? kHead
@@ -155,6 +186,7 @@ Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder)
 }
 
 void HttpDissector::new_request_seen(Recorder& recorder) {
+    fresh_ = false;
     request_since_ = true;
     rejected_ = false;
     Half& answer = half(Direction::to_client);
@@ -221,6 +253,12 @@ Parsed HttpDissector::response(const HttpHead& head, Recorder& recorder) {
     if (interim) return finish(Direction::to_client, head.size, recorder);
     request_since_ = false;
     if (half(Direction::to_server).state == State::expected && head.status >= 300) rejected_ = true;
+    if (head.status == 101 && head.upgrade_h2c) {
+        // RFC 7540 section 3.2: the answer proper comes as stream 1 of HTTP/2; the request stays open for it.
+        recorder.make_interim(ref);
+        recorder.end(ref, head.size);
+        return {Step::switch_to, head.size, nullptr, Protocol::http2};
+    }
     if (head.status == 101 || (tag == kConnect && head.status / 100 == 2)) {
         recorder.count("http.switched_to_tunnel");
         recorder.end(ref, head.size);

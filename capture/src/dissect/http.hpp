@@ -49,6 +49,7 @@ private:
     Parsed step(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed start(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed head(Direction direction, Bytes bytes, Recorder& recorder);
+    Parsed simple(Bytes bytes, Recorder& recorder);
     Parsed request(const HttpHead& head, Recorder& recorder);
     Parsed response(const HttpHead& head, Recorder& recorder);
     Parsed chunk_size(Direction direction, Bytes bytes, Recorder& recorder);
@@ -59,6 +60,7 @@ private:
     void new_request_seen(Recorder& recorder);
 
     Half halves_[2];
+    bool fresh_ = true;           // no request was seen
     bool request_since_ = false;  // a request began after the response that runs until close
     bool rejected_ = false;       // the final response came before the expected body
 };

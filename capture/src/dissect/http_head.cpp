@@ -1,6 +1,7 @@
 #include "dissect/http_head.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "bytes.hpp"
@@ -10,6 +11,7 @@ namespace tapscope {
 namespace {
 
 constexpr std::size_t kMaxMethod = 24;
+constexpr std::size_t kMaxOddLine = 8192;  // waited for before the version at its end must have come
 
 bool equals_lower(std::string_view name, std::string_view lower) noexcept {
     if (name.size() != lower.size()) return false;
@@ -97,6 +99,16 @@ void read_coding(std::string_view value, HttpHead& head) noexcept {
         head.suspicious = true;
 }
 
+// Upgrade: h2c, websocket
+bool lists_h2c(std::string_view value) noexcept {
+    while (true) {
+        const std::size_t comma = std::min(value.find(','), value.size());
+        if (equals_lower(trim(value.substr(0, comma)), "h2c")) return true;
+        if (comma == value.size()) return false;
+        value.remove_prefix(comma + 1);
+    }
+}
+
 // Returns true when the field is Transfer-Encoding, whose value may go on in a folded line.
 bool read_field(std::string_view name, std::string_view value, HttpHead& head) noexcept {
     switch (name.front() | 0x20) {
@@ -118,6 +130,9 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
             if (name.size() == 6 && equals_lower(name, "expect"))
                 head.expects_continue = starts_lower(trim(value), "100-continue");
             return false;
+        case 'u':
+            if (name.size() == 7 && equals_lower(name, "upgrade")) head.upgrade_h2c = lists_h2c(value);
+            return false;
         case 'x':
             if (name.size() > 2 && name[1] == '-' && head.extra_count < HttpHead::kMaxExtras)
                 head.extras[head.extra_count++] = {name, trim(value)};
@@ -127,15 +142,26 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
     }
 }
 
+bool is_method_character(std::uint8_t c) noexcept {
+    return static_cast<unsigned>((c | 0x20) - 'a') < 26 || c == '-' || c == '_';
+}
+
+// Methods that RTSP and SIP do not have with a path (RFC 9110, WebDAV: RFC 4918, 3253, 5323).
+bool is_common_method(std::string_view method) noexcept {
+    constexpr std::array<std::string_view, 18> common = {
+        "GET",    "POST", "HEAD",   "PUT",  "DELETE", "PATCH",     "OPTIONS", "TRACE", "PROPFIND",
+        "SEARCH", "LOCK", "UNLOCK", "COPY", "REPORT", "PROPPATCH", "MKCOL",   "MOVE",  "PURGE"};
+    return std::find(common.begin(), common.end(), method) != common.end();
+}
+
 }  // namespace
 
 Probe starts_request(Bytes bytes) noexcept {
     std::size_t i = 0;
     const std::size_t limit = std::min(bytes.size(), kMaxMethod + 1);
-    while (i < limit &&
-           (static_cast<unsigned>(bytes[i] - 'A') < 26 || ((bytes[i] == '-' || bytes[i] == '_') && i > 0)))
-        ++i;
-    if (i == bytes.size()) return Probe::need_more;
+    bool upper = true;
+    for (; i < limit && is_method_character(bytes[i]); ++i) upper = upper && bytes[i] < 'a';
+    if (i == bytes.size()) return i <= kMaxMethod ? Probe::need_more : Probe::no;
     if (i < 3 || bytes[i] != ' ') return Probe::no;
     const std::string_view rest = as_text(bytes).substr(i + 1);
     const void* newline = std::memchr(rest.data(), '\n', rest.size());
@@ -143,15 +169,30 @@ Probe starts_request(Bytes bytes) noexcept {
         if (rest.size() > kMaxHead) return Probe::no;
         if (rest.size() < 2) return Probe::need_more;
         const std::string_view method = as_text(bytes).substr(0, i);
-        if (rest.front() == '/' || starts_lower(rest, "http:/")) return Probe::yes;
-        // A method that other line protocols do not have, with an authority or "*".
-        return method == "CONNECT" ? Probe::yes : rest.size() < 256 ? Probe::need_more : Probe::no;
+        if (upper && is_common_method(method) && (rest.front() == '/' || starts_lower(rest, "http:/")))
+            return Probe::yes;
+        // Another method, or an authority or "*": other line protocols (RTSP, SIP) have those too.
+        return method == "CONNECT" ? Probe::yes : rest.size() < kMaxOddLine ? Probe::need_more : Probe::no;
     }
-    const std::string_view line =
+    std::string_view line =
         rest.substr(0, static_cast<std::size_t>(static_cast<const char*>(newline) - rest.data()));
-    if (line.find("HTTP/") == std::string_view::npos) return Probe::no;
-    return as_text(bytes).starts_with("PRI * HTTP/2") ? Probe::no : Probe::yes;
+    if (is_http2_preface(bytes)) return Probe::no;
+    if (upper) return line.find("HTTP/") == std::string_view::npos ? Probe::no : Probe::yes;
+    // Lower case is what many line protocols and plain text begin with: nothing less than a proper line will do.
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return line.size() > 9 && line[line.size() - 9] == ' ' && is_version(line.substr(line.size() - 8))
+               ? Probe::yes
+               : Probe::no;
 }
+
+std::size_t simple_request(Bytes bytes) noexcept {
+    const std::string_view text = as_text(bytes);
+    if (!text.starts_with("GET /") || text.back() != '\n') return 0;
+    const std::size_t end = text.size() - (text.ends_with("\r\n") ? 2 : 1);
+    return text.find_first_of(" \t\r\n", 4) == end ? text.size() : 0;
+}
+
+bool is_http2_preface(Bytes bytes) noexcept { return as_text(bytes).starts_with("PRI * HTTP/2"); }
 
 Probe starts_response(Bytes bytes) noexcept {
     constexpr std::string_view pattern = "HTTP/1.";
@@ -167,6 +208,7 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
     const char* const end = start + bytes.size();
     const char* at = start;
     bool first = true, coding_open = false;
+    std::size_t version_digit = 0;  // "HTTP/1.0": it has no transfer codings
     while (true) {
         const auto* newline =
             static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)));
@@ -177,6 +219,7 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
         at = newline + 1;
         if (first) {
             first = false;
+            version_digit = direction == Direction::to_server ? line.size() - 1 : 7;
             const bool good = direction == Direction::to_server ? parse_request_line(line, head)
                                                                 : parse_status_line(line, head);
             if (!good) {
@@ -187,7 +230,7 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
         }
         if (line.empty()) {
             head.size = static_cast<std::size_t>(at - start);
-            if (head.has_coding && head.has_length) head.suspicious = true;
+            if (head.has_coding && (head.has_length || start[version_digit] == '0')) head.suspicious = true;
             return HeadStep::complete;
         }
         if (is_space(line.front())) {  // obs-fold: belongs to the line before

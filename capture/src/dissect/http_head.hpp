@@ -27,6 +27,7 @@ struct HttpHead {
     bool has_coding = false;  // Transfer-Encoding is there
     bool chunked = false;     // and its last coding is "chunked"
     bool expects_continue = false;
+    bool upgrade_h2c = false;              // Upgrade names HTTP/2 in the clear
     bool form = false;                     // application/x-www-form-urlencoded
     bool suspicious = false;               // RFC 9112 section 11: two readings are possible
     std::array<Field, kMaxExtras> extras;  // Cookie and X-... fields; views into the bytes given
@@ -40,6 +41,12 @@ inline constexpr std::size_t kMaxHead = 200 * 1024;  // below kMaxPending, so th
 // Does a request line (status line) start here? `yes` is given as soon as it is plain, before the line is complete.
 Probe starts_request(Bytes bytes) noexcept;
 Probe starts_response(Bytes bytes) noexcept;
+
+// HTTP/0.9: the line "GET /path" and nothing else, without a version. Returns its size, else 0.
+std::size_t simple_request(Bytes bytes) noexcept;
+
+// "PRI * HTTP/2.0": the client's preface of HTTP/2, RFC 9113 section 3.4, as far as its first line goes.
+bool is_http2_preface(Bytes bytes) noexcept;
 
 HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char*& label) noexcept;
 

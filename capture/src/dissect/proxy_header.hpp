@@ -13,10 +13,11 @@
 namespace tapscope {
 
 struct ProxyHeader {
-    Probe answer = Probe::no;   // need_more: the bytes are the start of one
-    std::size_t size = 0;       // bytes
-    unsigned version = 0;       // 1 or 2
-    std::string endpoint = {};  // "address:port" of the client; empty: none named (LOCAL, UNKNOWN, UNIX sockets)
+    Probe answer = Probe::no;  // need_more: the bytes are the start of one
+    std::size_t size = 0;      // bytes
+    unsigned version = 0;      // 1 or 2
+    std::string endpoint =
+        {};  // "address:port" of the client; empty: none named (LOCAL, UNKNOWN, UNIX sockets)
 };
 
 // `bytes`: the start of the stream to the server.
