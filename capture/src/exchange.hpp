@@ -23,6 +23,7 @@ public:
     std::size_t size() const noexcept { return items_.size() - head_; }
     const OpenRequest& front() const noexcept { return items_[head_]; }
     const OpenRequest& back() const noexcept { return items_.back(); }
+    OpenRequest& back() noexcept { return items_.back(); }
     const OpenRequest& at(std::size_t i) const noexcept { return items_[head_ + i]; }
     void pop() noexcept {
         if (++head_ == items_.size()) {

@@ -11,6 +11,7 @@
 #include "class_dictionary.hpp"
 #include "columns.hpp"
 #include "counters.hpp"
+#include "dissect/avatica_statements.hpp"
 #include "dissect/dissector.hpp"
 #include "evidence.hpp"
 #include "exchange.hpp"
@@ -60,6 +61,15 @@ public:
     }
     bool has_request() const noexcept { return !exchange_->requests.empty(); }
     void set_class(MessageRef ref, Protocol protocol, std::string_view text);
+    // The message turned out to be of a protocol that the connection's one carries.
+    void set_protocol(MessageRef ref, Protocol protocol) noexcept {
+        messages.protocol[ref] = static_cast<std::uint8_t>(protocol);
+    }
+    // A new note on the request `ref`, if it is the last one begun and has no answer yet.
+    void set_tag(MessageRef ref, std::uint32_t tag) noexcept {
+        RequestQueue& open = exchange_->requests;
+        if (!open.empty() && open.back().row == ref) open.back().tag = tag;
+    }
     void set_status(MessageRef ref, std::int32_t status) noexcept { messages.status[ref] = status; }
     // A response turns out not to be the final one; before its end.
     void make_interim(MessageRef ref) noexcept {
@@ -124,6 +134,7 @@ public:
     MessageColumns messages;
     EvidenceColumns evidence;
     ClassDictionary classes;
+    AvaticaStatements avatica_statements;
     Counters counters;
     Counters remainders;  // bytes seen that are in no message, by reason
 

@@ -68,6 +68,8 @@ inline constexpr std::int32_t kNoClass = -1;
 //   bool has_request() const
 //   void set_class(MessageRef, Protocol, std::string_view text)     class dictionary: text is the whole key
 //   void set_status(MessageRef, std::int32_t)
+//   void set_protocol(MessageRef, Protocol)      the message is of a protocol that this one carries
+//   void set_tag(MessageRef, std::uint32_t tag)  a new note on the last request begun
 //   void add_flags(MessageRef, std::uint32_t)
 //   void token(MessageRef, std::uint32_t slot, TokenKind, Bytes value)   the Recorder hashes, salts, and marks id_like
 //   void count(const char* name, std::uint64_t n = 1)               named counter, string literal: "mysql.auth_switch"

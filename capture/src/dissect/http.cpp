@@ -10,7 +10,7 @@
 namespace tapscope {
 namespace {
 
-enum Tag : std::uint32_t { kOther = 0, kHead = 1, kConnect = 2, kUnknown = 3, kSimple = 4 };
+enum Tag : std::uint32_t { kOther = 0, kHead = 1, kConnect = 2, kUnknown = 3, kSimple = 4, kAvatica = 5 };
 
 constexpr std::size_t kFormBytes = 8 * 1024;
 constexpr std::size_t kMaxSimpleLine = 256;  // of HTTP/0.9, where it comes in pieces
@@ -52,6 +52,9 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
             form_evidence(recorder, side.message, as_text(bytes.first(wanted)), wanted == side.left);
             return finish(direction, side.left, recorder);
         }
+        case State::watched:
+        case State::watched_chunk:
+            return watched(direction, bytes, recorder);
         case State::expected:
             if (rejected_) {
                 const Probe next = starts_request(bytes);
@@ -223,11 +226,20 @@ Parsed HttpDissector::request(const HttpHead& head, Recorder& recorder) {
         recorder.add_flags(ref, message_flag::suspicious);
         recorder.count("http.suspicious_request");
     }
+    const bool call = head.call && head.method == "POST" && !head.compressed;
+    if (call && !head.expects_continue && (head.chunked || (head.has_length && head.content_length > 0))) {
+        if (avatica_ == nullptr) avatica_ = std::make_unique<AvaticaBodies>();
+        avatica_->watch(Direction::to_server, ref, false);
+    }
     if (head.chunked) {
         side.state = State::chunk_size;
         return {Step::ok, head.size};
     }
     side.left = head.has_length ? head.content_length : 0;
+    if (watching(Direction::to_server)) {
+        side.state = State::watched;
+        return {Step::ok, head.size};
+    }
     if (side.left > 0 && (head.form || head.expects_continue)) {
         side.state = head.form ? State::form : State::expected;
         side.scanned = 0;
@@ -270,6 +282,17 @@ Parsed HttpDissector::response(const HttpHead& head, Recorder& recorder) {
     }
     if (tag == kHead || head.status == 204 || head.status == 304)
         return finish(Direction::to_client, head.size, recorder);
+    if (tag == kAvatica && recorder.messages.request[ref] >= 0) {
+        recorder.set_protocol(ref, Protocol::avatica);
+        const bool counted = head.has_length && !head.has_coding && head.content_length > 0;
+        if (avatica_ != nullptr && (head.chunked || counted))
+            avatica_->watch(Direction::to_client, ref, head.compressed);
+        if (counted && watching(Direction::to_client)) {
+            side.left = head.content_length;
+            side.state = State::watched;
+            return {Step::ok, head.size};
+        }
+    }
     if (head.chunked) {
         side.state = State::chunk_size;
         return {Step::ok, head.size};
@@ -289,9 +312,32 @@ Parsed HttpDissector::response(const HttpHead& head, Recorder& recorder) {
 // The message ends `size` bytes from the start of the bytes given, which may be beyond them.
 Parsed HttpDissector::finish(Direction direction, std::uint64_t size, Recorder& recorder) {
     Half& side = half(direction);
+    if (watching(direction)) finish_watching(direction, true, recorder);
     recorder.end(side.message, size);
     side.state = State::start;
     return {Step::ok, size};
+}
+
+// Shows a body, or a chunk of one, as far as it is wanted; what is left is skipped by counting.
+Parsed HttpDissector::watched(Direction direction, Bytes bytes, Recorder& recorder) {
+    Half& side = half(direction);
+    const bool chunk = side.state == State::watched_chunk;
+    const std::uint64_t n = std::min<std::uint64_t>(side.left, bytes.size());
+    if (watching(direction) && avatica_->body(direction, bytes.first(static_cast<std::size_t>(n)))) {
+        side.left -= n;
+        if (side.left > 0) return {Step::ok, n};
+        if (!chunk) return finish(direction, n, recorder);
+        side.state = State::chunk_end;
+        return {Step::ok, n};
+    }
+    if (watching(direction)) finish_watching(direction, !chunk && n == side.left, recorder);
+    if (!chunk) return finish(direction, side.left, recorder);
+    side.state = State::chunk_end;
+    return {Step::ok, side.left};
+}
+
+void HttpDissector::finish_watching(Direction direction, bool complete, Recorder& recorder) {
+    if (avatica_->finish(direction, complete, recorder)) recorder.set_tag(half(direction).message, kAvatica);
 }
 
 // chunk-size [ chunk-ext ] CRLF, chunk-size = 1*HEXDIG
@@ -322,6 +368,11 @@ Parsed HttpDissector::chunk_size(Direction direction, Bytes bytes, Recorder& rec
         side.state = State::trailer;
         return {Step::ok, line};
     }
+    if (watching(direction)) {
+        side.left = size;
+        side.state = State::watched_chunk;
+        return {Step::ok, line};
+    }
     side.state = State::chunk_end;
     return {Step::ok, line + size};
 }
@@ -346,6 +397,7 @@ Parsed HttpDissector::malformed(Direction direction, std::uint64_t consumed, con
                                 Recorder& recorder) {
     Half& side = half(direction);
     const bool open = side.state != State::start && side.state != State::lost;
+    if (watching(direction)) finish_watching(direction, false, recorder);
     if (open) {
         recorder.add_flags(side.message, message_flag::unfinished | message_flag::suspicious);
         recorder.end(side.message, consumed);
@@ -383,6 +435,7 @@ Parsed HttpDissector::lost(Direction direction, Bytes bytes, Recorder& recorder)
 
 void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
     Half& side = half(direction);
+    if (watching(direction)) finish_watching(direction, false, recorder);
     switch (side.state) {
         case State::start:
         case State::skip:
@@ -393,6 +446,19 @@ void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder&
             recorder.end(side.message, 0);
             side.state = State::lost;
             return;
+        case State::watched_chunk:
+            if (missing > side.left) {
+                recorder.add_flags(side.message, message_flag::truncated);
+                side.state = State::lost_body;
+                return;
+            }
+            side.left -= missing;
+            if (side.left == 0) side.state = State::chunk_end;
+            recorder.borders_kept();
+            return;
+        case State::watched:
+            side.scanned = 0;
+            [[fallthrough]];
         case State::form:
         case State::expected: {
             const std::uint64_t at_hand = std::min(side.scanned, side.left);
@@ -435,6 +501,7 @@ void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder&
 
 void HttpDissector::on_end(Direction direction, Recorder& recorder) {
     Half& side = half(direction);
+    if (watching(direction)) finish_watching(direction, false, recorder);
     switch (side.state) {
         case State::until_close:
             if (recorder.aborted()) recorder.add_flags(side.message, message_flag::unfinished);
@@ -445,6 +512,8 @@ void HttpDissector::on_end(Direction direction, Recorder& recorder) {
             break;
         case State::head:
         case State::form:
+        case State::watched:
+        case State::watched_chunk:
         case State::expected:
         case State::unsure_body:
         case State::chunk_size:

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "dissect/avatica.hpp"
 #include "dissect/dissector.hpp"
 #include "dissect/http_head.hpp"
 #include "record.hpp"
@@ -24,11 +26,13 @@ public:
 
 private:
     enum class State : std::uint8_t {
-        start,     // between messages
-        head,      // a message has begun, its head is not complete
-        form,      // `left` bytes of a form body: wait for the part that is looked at
-        expected,  // `left` bytes of body that the client sends after 100 Continue, or never
-        skip,      // `left` bytes whose message is already ended
+        start,          // between messages
+        head,           // a message has begun, its head is not complete
+        form,           // `left` bytes of a form body: wait for the part that is looked at
+        watched,        // `left` bytes of body that may be an Avatica call
+        watched_chunk,  // the same of a chunk
+        expected,       // `left` bytes of body that the client sends after 100 Continue, or never
+        skip,           // `left` bytes whose message is already ended
         chunk_size,
         chunk_end,
         trailer,
@@ -54,15 +58,21 @@ private:
     Parsed response(const HttpHead& head, Recorder& recorder);
     Parsed chunk_size(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed trailer(Direction direction, Bytes bytes, Recorder& recorder);
+    Parsed watched(Direction direction, Bytes bytes, Recorder& recorder);
+    bool watching(Direction direction) const noexcept {
+        return avatica_ != nullptr && avatica_->watching(direction);
+    }
+    void finish_watching(Direction direction, bool complete, Recorder& recorder);
     Parsed lost(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed malformed(Direction direction, std::uint64_t consumed, const char* label, Recorder& recorder);
     Parsed finish(Direction direction, std::uint64_t size, Recorder& recorder);
     void new_request_seen(Recorder& recorder);
 
     Half halves_[2];
-    bool fresh_ = true;           // no request was seen
-    bool request_since_ = false;  // a request began after the response that runs until close
-    bool rejected_ = false;       // the final response came before the expected body
+    bool fresh_ = true;                       // no request was seen
+    bool request_since_ = false;              // a request began after the response that runs until close
+    bool rejected_ = false;                   // the final response came before the expected body
+    std::unique_ptr<AvaticaBodies> avatica_;  // from the first POST on that may be a call
 };
 
 }  // namespace tapscope

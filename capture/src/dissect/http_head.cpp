@@ -109,6 +109,17 @@ bool lists_h2c(std::string_view value) noexcept {
     }
 }
 
+void read_type(std::string_view value, HttpHead& head) noexcept {
+    constexpr std::string_view application = "application/";
+    head.form = head.call = false;
+    if (!starts_lower(value, application)) return;
+    value.remove_prefix(application.size());
+    head.form = starts_lower(value, "x-www-form-urlencoded");
+    // Its own clients send octet-stream for JSON and protocol buffers alike.
+    head.call = starts_lower(value, "octet-stream") || starts_lower(value, "json") ||
+                starts_lower(value, "x-google-protobuf") || starts_lower(value, "x-protobuf");
+}
+
 // Returns true when the field is Transfer-Encoding, whose value may go on in a folded line.
 bool read_field(std::string_view name, std::string_view value, HttpHead& head) noexcept {
     switch (name.front() | 0x20) {
@@ -116,7 +127,9 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
             if (name.size() == 14 && equals_lower(name, "content-length")) {
                 read_length(trim(value), head);
             } else if (name.size() == 12 && equals_lower(name, "content-type")) {
-                head.form = starts_lower(trim(value), "application/x-www-form-urlencoded");
+                read_type(trim(value), head);
+            } else if (name.size() == 16 && equals_lower(name, "content-encoding")) {
+                head.compressed = !equals_lower(trim(value), "identity");
             } else if (name.size() == 6 && equals_lower(name, "cookie") &&
                        head.extra_count < HttpHead::kMaxExtras) {
                 head.extras[head.extra_count++] = {name, trim(value)};

@@ -29,6 +29,8 @@ struct HttpHead {
     bool expects_continue = false;
     bool upgrade_h2c = false;              // Upgrade names HTTP/2 in the clear
     bool form = false;                     // application/x-www-form-urlencoded
+    bool call = false;                     // a type of content that Avatica's calls have
+    bool compressed = false;               // Content-Encoding
     bool suspicious = false;               // RFC 9112 section 11: two readings are possible
     std::array<Field, kMaxExtras> extras;  // Cookie and X-... fields; views into the bytes given
     std::size_t extra_count = 0;

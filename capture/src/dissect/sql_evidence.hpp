@@ -1,0 +1,42 @@
+// A statement's text as class and evidence, the same in every protocol that carries SQL text: tokens NUMBER or TEXT of
+// its literals (slot: ordinal of the literal) and STATEMENT of the whole text, so that the same statement hashes alike
+// on both sides of a middleware.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "record.hpp"
+#include "sql_fingerprint.hpp"
+
+namespace tapscope {
+
+inline constexpr std::size_t kMaxStatementText = 64 * 1024;  // bytes of a statement that are looked at
+inline constexpr std::size_t kMaxParameterText = 4096;       // longer values give no token
+inline constexpr std::uint32_t kMaxParameterTokens = 256;    // of one statement or execution
+inline constexpr std::uint32_t kMaxResultTokens = 64;        // of one answer
+inline constexpr std::uint32_t kMaxResultRows = 32;          // rows of an answer that give tokens
+inline constexpr std::uint32_t kMaxResultColumns = 32;       // columns of a row that do
+inline constexpr std::size_t kMaxResultText = 64;            // longer values give no token
+
+// Reports the tokens of `text` for `ref` and returns its fingerprint, which is valid until the next call on this
+// thread. `cut`: the text is the beginning of a longer statement; then there is no STATEMENT token.
+// `first` is the slot of the first literal (statements of a batch are numbered on); it is moved on.
+std::string_view statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text, bool cut,
+                                    SqlDialect dialect, std::uint32_t& first);
+
+inline std::string_view statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text,
+                                           bool cut, SqlDialect dialect = SqlDialect::mysql) {
+    std::uint32_t first = 0;
+    return statement_evidence(recorder, ref, text, cut, dialect, first);
+}
+
+// Fingerprint of a text, without evidence; valid until the next call on this thread.
+std::string_view fingerprint_of(std::string_view text, bool cut, SqlDialect dialect,
+                                std::uint32_t* placeholders = nullptr);
+
+// A bound value: numbers in their canonical decimal text, so that a bound 7 hashes like a literal 7.
+void parameter_token(Recorder& recorder, MessageRef ref, std::uint32_t slot, bool number,
+                     std::string_view value);
+
+}  // namespace tapscope
