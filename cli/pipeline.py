@@ -121,6 +121,7 @@ def store_capture(run: RunFile, captured: CaptureTables, *, keep_evidence: bool 
     """Store what the capture engine saw. Evidence tokens (salted hashes) only on demand: they are many."""
     run.write_sources([{"kind": "capture"} | dict(source) for source in captured.sources])
     run.write_counters(captured.counters)
+    run.set_meta("tap_points", [list(map(int, row)) for row in captured.tap_points])
     run.write_addresses(captured.addresses)
     run.write_classes(captured.classes, captured.examples)
     run.write_table("connections", captured.connections)

@@ -31,6 +31,13 @@ LOSS_COLUMNS = {
     "syn_retransmits": "SYN again",
     "duplicates": "duplicates",
 }
+TAP_POINT_COLUMNS = {
+    "tap_point": "tap point",
+    "packets": "packets",
+    "bytes": "captured bytes",
+    "connections": "connections first seen here",
+    "duplicates": "duplicates",
+}
 TAP_COLUMNS = {
     "tap_point": "tap point",
     "protocol": "protocol",
@@ -103,6 +110,7 @@ def stats(record: Mapping[str, Any]) -> None:
         print("Every captured byte is in a message or named above; the sums agree.")
     for disagreement in account["disagreements"]:
         print(f"The sums do not agree: {disagreement}.")
+    records("Per tap point", record["taps"], TAP_POINT_COLUMNS)
     records("Per tap point and protocol", record["tap_points"], TAP_COLUMNS)
     records("Lost or not understood, per listener", record["listeners"], LOSS_COLUMNS)
     if record["counters"]:

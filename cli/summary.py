@@ -169,6 +169,7 @@ def statistics(run: RunFile) -> dict[str, Any]:
     return summary(run) | {
         "sources": run.sources(),
         "account": account.as_record(*account.lines(run)),
+        "taps": account.tap_points(run),
         "tap_points": account.per_tap_point(run),
         "listeners": listener_loss(run),
         "counters": [{"name": n, "value": v, "unit": u} for n, v, u in run.counters()],

@@ -10,7 +10,7 @@ import numpy as np
 
 from tapscope.capture.accounting import Account, account
 from tapscope.report import losses
-from tapscope.store.codes import Protocol
+from tapscope.store.codes import Protocol, tap_point_text
 from tapscope.store.runfile import RunFile
 
 _DROPS = (
@@ -102,7 +102,7 @@ def per_tap_point(run: RunFile) -> list[dict[str, Any]]:
     sums["duplicates"] = total("duplicates")
     records = [
         {
-            "tap_point": int(groups[0, i]),
+            "tap_point": tap_point_text(int(groups[0, i])),
             "protocol": Protocol(int(groups[1, i])).name.lower(),
             "connections": int(np.count_nonzero(at == i)),
         }
@@ -110,6 +110,23 @@ def per_tap_point(run: RunFile) -> list[dict[str, Any]]:
         for i in range(groups.shape[1])
     ]
     return sorted(records, key=lambda record: -int(record["bytes"]))
+
+
+def tap_points(run: RunFile) -> list[dict[str, Any]]:
+    """What came from each tap point, the busiest first; `duplicates` are copies of segments seen before."""
+    connections = run.read_table("connections", ["tap_point"])["tap_point"]
+    records = [
+        {
+            "tap_point": tap_point_text(code),
+            "packets": packets,
+            "bytes": size,
+            "connections": int(np.count_nonzero(connections == code)),
+            "duplicates": copies,
+        }
+        for code, packets, size, copies in run.meta("tap_points", [])
+        if packets
+    ]
+    return sorted(records, key=lambda record: -int(record["packets"]))
 
 
 def as_record(listed: list[Line], total: Account) -> dict[str, Any]:

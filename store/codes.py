@@ -92,6 +92,45 @@ class TokenKind(IntEnum):
     STATEMENT = 6  # whole statement text, hashed as one value
 
 
+class TapKind(IntEnum):
+    """What tells where a packet was copied; the upper bits of tap_point."""
+
+    NONE = 0
+    VLAN = 1
+    VXLAN = 2
+    GENEVE = 3
+    NVGRE = 4
+    ERSPAN = 5
+    MPLS = 6
+    PPPOE = 7
+    GRE = 8  # without a key
+    IP_IN_IP = 9
+    TZSP = 10
+    GRE_KEY = 128
+
+
+def tap_point_text(value: int) -> str:
+    """Name of a tap point: "vlan 100", "vlan 100.20" (behind the dot the next tag), "vxlan 5001".
+
+    `value` is what the column tap_point holds: 0 for no tag and no tunnel; bit 31 set: the lower 31 bits of a
+    GRE key; else the kind in bits 24 to 30 and the id below.
+    """
+    if value == 0:
+        return "untagged"
+    if value >> 31:
+        return f"gre key {value & 0x7FFFFFFF}"
+    kind, number = value >> 24, value & 0xFFFFFF
+    if kind not in TapKind.__members__.values():
+        return f"unknown {kind}.{number}"
+    name = TapKind(kind).name.lower().replace("_", "-")
+    if kind == TapKind.VLAN:
+        inner = number >> 12
+        return f"{name} {number & 0xFFF}" + (f".{inner}" if inner else "")
+    if kind in (TapKind.GRE, TapKind.IP_IN_IP, TapKind.TZSP):
+        return name
+    return f"{name} {number}"
+
+
 ID_LIKE = 0x80
 """Bit in evidence.kind: UUID, long hex or base64, ...: ignored with `--evidence noids`."""
 

@@ -32,6 +32,11 @@ def _columns(*rows: tuple[str, str, str, str]) -> tuple[Column, ...]:
     return tuple(Column(*row) for row in rows)
 
 
+_TAP_POINT = (
+    "where the first packet was copied: 0 no tag and no tunnel; bit 31 set: a GRE key below it; else kind "
+    "(TapKind) in bits 24-30 and id in bits 0-23: of VLANs the outer one in bits 0-11, the next in 12-23"
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "connections": _columns(
         ("client_addr", "int32", "", "index into the address list"),
@@ -39,7 +44,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("client_port", "uint16", "", "TCP port of the side that opened (or: that sends requests)"),
         ("server_port", "uint16", "", "TCP port of the listener"),
         ("protocol", "uint8", "", "Protocol"),
-        ("tap_point", "uint32", "", "outer VLAN id, VNI or ERSPAN id; 0 none"),
+        ("tap_point", "uint32", "", _TAP_POINT),
         ("first_ns", "int64", "ns", "first packet seen"),
         ("last_ns", "int64", "ns", "last packet seen"),
         ("syn_ns", "int64", "ns", "first SYN"),

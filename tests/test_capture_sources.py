@@ -250,7 +250,10 @@ def test_vlan_tags_name_the_tap_point_and_ipv6_extensions_are_passed(tmp_path: P
     tagged = request_frame(((0x88A8, 7), (0x8100, 9)))
     frames = [(START_NS, tagged), (START_NS + 1, request_frame(six=True))]
     tables = read(write_pcap(tmp_path / "a.pcap", frames))
-    assert sorted(tables.connections["tap_point"].tolist()) == [0, 7]
+    assert [codes.tap_point_text(tap) for tap in sorted(tables.connections["tap_point"].tolist())] == [
+        "untagged",
+        "vlan 7.9",
+    ]
     assert "::1" in tables.addresses
     assert len(tables.messages["conn"]) == 2
 
@@ -266,7 +269,7 @@ def test_what_is_not_tcp_is_counted_by_name(tmp_path: Path) -> None:
         b"\0" * 6,
     ]
     tables = read(write_pcap(tmp_path / "a.pcap", [(START_NS, frame) for frame in frames]))
-    for name in ("arp", "unknown_ethertype", "udp", "ipv4_fragment", "short_tcp", "short_ethernet"):
+    for name in ("arp", "unknown_ethertype", "udp", "fragment_incomplete", "short_tcp", "short_ethernet"):
         assert tables.counter(f"decode.{name}") == 1, name
     assert tables.counter("packets") == 6
 

@@ -1,5 +1,6 @@
 // Columns to numpy. One capsule owns the Recorder with all columns; every array refers to the capsule, so the memory
 // lives as long as any of them.
+#include <algorithm>
 #include <memory>
 
 #include "bindings.hpp"
@@ -66,7 +67,7 @@ py::dict export_all(Engine& engine, const std::vector<const SourceReport*>& repo
     out["connections"] = export_table(recorder.connections, owner);
     out["messages"] = export_table(recorder.messages, owner);
     out["evidence"] = export_table(recorder.evidence, owner);
-    py::list classes, examples, counters, sources;
+    py::list classes, examples, counters, sources, tap_points;
     for (const auto& entry : recorder.classes.entries()) {
         classes.append(py::make_tuple(static_cast<int>(entry.protocol), text(entry.text)));
         examples.append(text(entry.example));
@@ -75,12 +76,24 @@ py::dict export_all(Engine& engine, const std::vector<const SourceReport*>& repo
         counters.append(py::make_tuple(text(row.name), row.value, unit_name(row.unit)));
     for (const auto& row : recorder.remainders.rows())
         counters.append(py::make_tuple(text("unparsed." + row.name), row.value, unit_name(row.unit)));
-    for (const SourceReport* report : reports) sources.append(export_report(*report));
+    std::uint64_t other_packets = engine.packet_count(), other_bytes = 0;
+    for (const SourceReport* report : reports) {
+        sources.append(export_report(*report));
+        other_bytes += report->bytes;
+    }
+    const auto& taps = recorder.tap_points.rows();
+    for (std::size_t i = 1; i < taps.size(); ++i) {
+        tap_points.append(py::make_tuple(taps[i].code, taps[i].packets, taps[i].bytes, taps[i].copies));
+        other_packets -= taps[i].packets;
+        other_bytes -= std::min(other_bytes, taps[i].bytes);
+    }
+    tap_points.insert(0, py::make_tuple(0, other_packets, other_bytes, taps[0].copies));
     out["classes"] = classes;
     out["examples"] = examples;
     out["addresses"] = engine.tracker().addresses().texts();
     out["counters"] = counters;
     out["sources"] = sources;
+    out["tap_points"] = tap_points;
     out["interrupted"] = interrupted;
     return out;
 }

@@ -19,13 +19,14 @@ struct Settings {
     bool keep_text = false;
     std::unordered_map<std::uint16_t, Protocol> port_map;
     Limits limits;
+    TunnelPorts tunnel_ports = assigned_tunnel_ports();
 };
 
 class Engine {
 public:
     explicit Engine(const Settings& settings)
         : recorder_(std::make_shared<Recorder>(settings.salt, settings.keep_text)),
-          decoder_(recorder_->counters),
+          decoder_(recorder_->counters, recorder_->tap_points, settings.tunnel_ports),
           tracker_(*recorder_, settings.limits, settings.port_map) {}
 
     // Headers of a few packets are decoded ahead, so that their flow table slots are in the cache when they are used.
@@ -53,6 +54,7 @@ public:
     }
     void tick(std::int64_t now_ns) { tracker_.tick(now_ns); }
     void finish() {
+        decoder_.finish();
         tracker_.finish();
         recorder_->counters.add("packets", packets_, Unit::packets);
         recorder_->counters.add("tcp.segments", segments_, Unit::packets);
@@ -70,6 +72,7 @@ public:
 
 private:
     static constexpr std::size_t kAhead = 16;
+    static_assert(kAhead <= PacketDecoder::kPayloadsKept);
     std::shared_ptr<Recorder> recorder_;
     PacketDecoder decoder_;
     Tracker tracker_;

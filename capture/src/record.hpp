@@ -11,6 +11,7 @@
 #include "class_dictionary.hpp"
 #include "columns.hpp"
 #include "counters.hpp"
+#include "decode/tap_point.hpp"
 #include "dissect/avatica_statements.hpp"
 #include "dissect/dissector.hpp"
 #include "evidence.hpp"
@@ -136,6 +137,7 @@ public:
     ClassDictionary classes;
     AvaticaStatements avatica_statements;
     Counters counters;
+    TapPoints tap_points;
     Counters remainders;  // bytes seen that are in no message, by reason
 
 private:

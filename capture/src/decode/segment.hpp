@@ -15,11 +15,13 @@ struct Address {
 
 inline Address ipv4_address(std::uint32_t host_order) noexcept { return {0, 0xffff'0000'0000u | host_order}; }
 
-// Both ends of a connection in canonical order, so that both directions have one key.
+// Both ends of a connection in canonical order, so that both directions have one key. A connection is the same
+// wherever it is seen; `space` tells apart connections of the same addresses and ports that were shown to be different
+// ones (tenants of an overlay that use the same addresses), and is 0 otherwise.
 struct FlowKey {
     Address a, b;  // (a, port_a) <= (b, port_b)
     std::uint16_t port_a = 0, port_b = 0;
-    std::uint32_t tap_point = 0;
+    std::uint32_t space = 0;
     friend bool operator==(const FlowKey&, const FlowKey&) = default;
 };
 
@@ -31,14 +33,16 @@ struct Segment {
     FlowKey key;
     std::uint64_t hash;  // of the key
     std::int64_t time_ns;
-    const std::uint8_t* payload;  // points into the source's buffer
-    std::uint32_t captured;       // payload bytes at `payload`
-    std::uint32_t missing;        // payload bytes behind them that the snap length cut off
+    const std::uint8_t*
+        payload;  // points into the source's buffer, or one of PacketDecoder::kPayloadsKept of its own
+    std::uint32_t captured;  // payload bytes at `payload`
+    std::uint32_t missing;   // payload bytes behind them that the snap length cut off
     std::uint32_t seq, ack;
     std::uint32_t header_mix;  // of acknowledgement, window and options: tells a copy from a retransmission
     std::uint16_t ip_id;       // 0 for IPv6
     std::uint8_t flags;
     std::uint8_t side;  // 0: sent by a, 1: sent by b
+    std::uint16_t tap;  // row in TapPoints: where it was copied
 
     std::uint32_t length() const noexcept { return captured + missing; }
 };

@@ -19,7 +19,8 @@ struct Connection {
     std::uint32_t generation = 0;  // of this slot of the pool: tells old queue entries
     std::int32_t row = -1;         // in the connection columns
     std::uint8_t client_side = kUnknownSide;
-    bool plain = false;  // nothing held, both sides anchored and open: the fast path applies
+    std::uint16_t tap = 0;  // row in TapPoints: where its first packet was copied
+    bool plain = false;     // nothing held, both sides anchored and open: the fast path applies
     bool syn_seen = false, syn_ack_seen = false;
     bool reset = false, closing = false, finished = false;
     bool queued = false;  // a look at it is due

@@ -197,7 +197,7 @@ void Tracker::fill_row(Connection& connection) {
     out.server_addr[row] = addresses_.index(connection.address(server));
     out.client_port[row] = connection.port(client);
     out.server_port[row] = connection.port(server);
-    out.tap_point[row] = connection.key.tap_point;
+    out.tap_point[row] = recorder_.tap_points.code(connection.tap);
     out.first_ns[row] = connection.first_ns;
     out.last_ns[row] = connection.last_ns;
     out.syn_ns[row] = connection.syn_ns;

@@ -64,6 +64,7 @@ std::uint32_t Tracker::create(const Segment& s, unsigned client_side) {
     connection.generation = generation;
     connection.key = s.key;
     connection.hash = s.hash;
+    connection.tap = s.tap;
     connection.client_side = static_cast<std::uint8_t>(client_side);
     connection.first_packet = packets_;
     connection.first_ns = connection.last_ns = s.time_ns;

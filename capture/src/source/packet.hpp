@@ -14,11 +14,16 @@ namespace tapscope {
 enum class LinkType : std::uint16_t {
     null = 0,
     ethernet = 1,
+    ppp = 9,
     raw_bsd = 12,
     raw_openbsd = 14,
+    ppp_serial = 50,
+    pppoe = 51,  // begins with the PPPoE header
     raw = 101,
+    cisco_hdlc = 104,
     loop = 108,
     linux_cooked = 113,
+    ppi = 192,
     ipv4 = 228,
     ipv6 = 229,
     linux_cooked2 = 276,
@@ -82,6 +87,8 @@ protected:
 
 bool link_type_known(LinkType type) noexcept;
 inline constexpr const char* kKnownLinkTypes =
-    "Known are Ethernet, Linux cooked v1/v2, raw IP and BSD loopback; capture on such an interface.";
+    "Known are Ethernet, Linux cooked v1/v2, raw IP, BSD loopback, PPP, PPPoE, Cisco HDLC and PPI; capture "
+    "on such "
+    "an interface.";
 
 }  // namespace tapscope

@@ -22,6 +22,11 @@ bool link_type_known(LinkType type) noexcept {
         case LinkType::ipv4:
         case LinkType::ipv6:
         case LinkType::linux_cooked2:
+        case LinkType::ppp:
+        case LinkType::ppp_serial:
+        case LinkType::pppoe:
+        case LinkType::cisco_hdlc:
+        case LinkType::ppi:
             return true;
     }
     return false;
