@@ -42,8 +42,8 @@ class CaptureTables:
     truncated_packets; received, dropped_by_kernel and dropped_by_interface where recorded; warning where
     reading stopped early."""
     tap_points: list[tuple[int, int, int, int]]
-    """Per tap point (`store.codes.tap_point_text`): its code, packets, captured bytes, and segments of it that
-    were copies of one already seen. The first row is traffic without tag and tunnel."""
+    """Per tap point (`store.codes.tap_point_text`): its code, packets, captured bytes, segments that
+    were copies of others. The first row is traffic without tag and tunnel."""
     examples: list[str]
     """One raw text per class, only with keep_text (else empty strings)."""
     interrupted: bool
