@@ -10,6 +10,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SECONDS_PER_TARGET ?= 30
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 CAPTURE ?=
 EVENTS ?=
 
@@ -26,8 +27,8 @@ SOURCES := $(shell find $(FOLDERS) \( $(NOT_BUILT) \) -prune -o -type f -print) 
 SOURCE_LIST := $(shell mkdir -p .stamps && echo '$(sort $(SOURCES))' | cmp -s - .stamps/sources || \
                        echo '$(sort $(SOURCES))' > .stamps/sources)
 
-.PHONY: demo test lint format sanitize fuzz bench install clean distclean help \
-        packages-demo packages-test packages-fuzz cpp-tests source-tree FORCE
+.PHONY: demo test lint format sanitize fuzz bench bench-capture install clean distclean help \
+        packages-demo packages-test packages-fuzz packages-bench cpp-tests source-tree FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
@@ -50,8 +51,11 @@ sanitize: .stamps/python-build ## C++ tests under AddressSanitizer and Undefined
 fuzz: packages-fuzz .stamps/python-build ## libFuzzer on every dissector (SECONDS_PER_TARGET=30)
 	@setup/fuzz $(SECONDS_PER_TARGET)
 
-bench: .stamps/installed .stamps/python-test ## benchmarks, with machine, input and spread
+bench: packages-bench .stamps/installed .stamps/python-test ## benchmarks, with machine, input and spread
 	@setup/bench
+
+bench-capture: packages-bench .stamps/installed ## the capture engine next to other programs (BENCH_ARGS=--full)
+	@setup/bench capture $(BENCH_ARGS)
 
 install: .stamps/installed ## set up, build and install into .venv only
 
@@ -66,6 +70,9 @@ packages-test:
 
 packages-fuzz:
 	@setup/system-packages demo fuzz
+
+packages-bench:
+	@setup/system-packages demo bench
 
 # Looked at every time; the stamp is new only when the environment is, and then everything in it is installed again.
 .stamps/venv: FORCE | packages-demo
