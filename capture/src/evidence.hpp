@@ -20,9 +20,9 @@ inline constexpr std::uint32_t kPathSegmentSlot = 0x80000000u;
 // and do not count.
 bool looks_like_id(std::string_view value) noexcept;
 
-inline bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
-inline bool is_alpha(char c) noexcept { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }
-inline bool is_hex(char c) noexcept {
+inline constexpr bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
+inline constexpr bool is_alpha(char c) noexcept { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }
+inline constexpr bool is_hex(char c) noexcept {
     return is_digit(c) || static_cast<unsigned char>((c | 0x20) - 'a') < 6;
 }
 inline bool all_digits(std::string_view text) noexcept {

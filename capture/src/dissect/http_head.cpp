@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "bytes.hpp"
+#include "dissect/head_lines.hpp"
 #include "evidence.hpp"
 
 namespace tapscope {
@@ -13,10 +14,20 @@ namespace {
 constexpr std::size_t kMaxMethod = 24;
 constexpr std::size_t kMaxOddLine = 8192;  // waited for before the version at its end must have come
 
+// `lower` is made of small letters, digits, '-' and '/', which all have the bit 0x20.
 bool equals_lower(std::string_view name, std::string_view lower) noexcept {
     if (name.size() != lower.size()) return false;
-    for (std::size_t i = 0; i < name.size(); ++i)
-        if ((name[i] | 0x20) != lower[i] && name[i] != lower[i]) return false;
+    const auto* const n = reinterpret_cast<const std::uint8_t*>(name.data());
+    const auto* const l = reinterpret_cast<const std::uint8_t*>(lower.data());
+    std::size_t i = 0;
+    for (; i + 8 <= lower.size(); i += 8)
+        if ((load_le64(n + i) | 0x2020202020202020u) != load_le64(l + i)) return false;
+    if (i > 0) {  // the last ones, with some before them
+        const std::size_t last = lower.size() - 8;
+        return (load_le64(n + last) | 0x2020202020202020u) == load_le64(l + last);
+    }
+    for (; i < lower.size(); ++i)
+        if ((n[i] | 0x20) != l[i]) return false;
     return true;
 }
 
@@ -120,6 +131,18 @@ void read_type(std::string_view value, HttpHead& head) noexcept {
                 starts_lower(value, "x-google-protobuf") || starts_lower(value, "x-protobuf");
 }
 
+// First bytes of a line that needs a look: of a field that read_field knows, of white space, and of ':'.
+constexpr std::array<bool, 256> kMayMatter = [] {
+    std::array<bool, 256> table{};
+    for (const char c : {'c', 'e', 't', 'u', 'x', ' ', '\t', '\r', '\n', ':'}) {
+        table[static_cast<unsigned char>(c)] = true;
+        if (is_alpha(c)) table[static_cast<unsigned char>(c - 0x20)] = true;
+    }
+    return table;
+}();
+
+bool may_matter(char first) noexcept { return kMayMatter[static_cast<unsigned char>(first)]; }
+
 // Returns true when the field is Transfer-Encoding, whose value may go on in a folded line.
 bool read_field(std::string_view name, std::string_view value, HttpHead& head) noexcept {
     switch (name.front() | 0x20) {
@@ -218,31 +241,35 @@ Probe starts_response(Bytes bytes) noexcept {
 
 HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char*& label) noexcept {
     const char* const start = reinterpret_cast<const char*>(bytes.data());
-    const char* const end = start + bytes.size();
-    const char* at = start;
-    bool first = true, coding_open = false;
-    std::size_t version_digit = 0;  // "HTTP/1.0": it has no transfer codings
+    HeadLines lines(start, start + bytes.size());
+    const char* newline;
+    const char* colon;
+    const auto line_from = [&](const char* from) {
+        const char* const stop = newline > from && newline[-1] == '\r' ? newline - 1 : newline;
+        return std::string_view(from, static_cast<std::size_t>(stop - from));
+    };
+    if (!lines.next(newline, colon)) return HeadStep::incomplete;
+    const std::string_view first = line_from(start);
+    const bool good =
+        direction == Direction::to_server ? parse_request_line(first, head) : parse_status_line(first, head);
+    // "HTTP/1.0": it has no transfer codings
+    const std::size_t version_digit = direction == Direction::to_server ? first.size() - 1 : 7;
+    if (!good) {
+        label = "http.bad_start_line";
+        return HeadStep::malformed;
+    }
+    bool coding_open = false;
     while (true) {
-        const auto* newline =
-            static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)));
-        if (newline == nullptr) return HeadStep::incomplete;
-        const char* stop = newline;
-        if (stop > at && stop[-1] == '\r') --stop;
-        const std::string_view line(at, static_cast<std::size_t>(stop - at));
-        at = newline + 1;
-        if (first) {
-            first = false;
-            version_digit = direction == Direction::to_server ? line.size() - 1 : 7;
-            const bool good = direction == Direction::to_server ? parse_request_line(line, head)
-                                                                : parse_status_line(line, head);
-            if (!good) {
-                label = "http.bad_start_line";
-                return HeadStep::malformed;
-            }
+        const char* const at = newline + 1;
+        if (!lines.next(newline, colon)) return HeadStep::incomplete;
+        if (!may_matter(*at)) [[likely]] {
+            coding_open = false;
+            if (colon == nullptr || is_space(colon[-1])) head.suspicious = true;
             continue;
         }
+        const std::string_view line = line_from(at);
         if (line.empty()) {
-            head.size = static_cast<std::size_t>(at - start);
+            head.size = static_cast<std::size_t>(newline + 1 - start);
             if (head.has_coding && (head.has_length || start[version_digit] == '0')) head.suspicious = true;
             return HeadStep::complete;
         }
@@ -254,19 +281,17 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
             }
             continue;
         }
-        const auto* colon = static_cast<const char*>(std::memchr(line.data(), ':', line.size()));
         coding_open = false;
-        if (colon == nullptr || colon == line.data()) {
+        if (colon == nullptr || colon == at) {
             head.suspicious = true;
             continue;
         }
-        std::string_view name(line.data(), static_cast<std::size_t>(colon - line.data()));
+        std::string_view name(at, static_cast<std::size_t>(colon - at));
         if (is_space(name.back())) {
             head.suspicious = true;
             name = trim(name);
-            if (name.empty()) continue;
         }
-        coding_open = read_field(name, line.substr(static_cast<std::size_t>(colon - line.data()) + 1), head);
+        coding_open = read_field(name, line.substr(static_cast<std::size_t>(colon - at) + 1), head);
     }
 }
 
