@@ -12,21 +12,41 @@ def read_files(
     progress: Callable[[int, int], None] | None,
     limits: Mapping[str, int],
 ) -> dict[str, Any]: ...
-def capture_live(
-    interface: str,
-    seconds: float | None,
-    packets: int | None,
-    snaplen: int,
-    filter: str,
-    write: str,
-    ring_bytes: int,
-    promiscuous: bool,
-    user: str,
-    salt: bytes,
-    keep_text: bool,
-    port_map: Mapping[int, int],
-    progress: Callable[[int, int], None] | None,
-) -> dict[str, Any]: ...
+
+class Capture:
+    """A capture that hands over its tables while it runs. One thread at a time."""
+
+    @staticmethod
+    def of_interface(
+        *,
+        interface: str,
+        snaplen: int,
+        filter: str,
+        write: str,
+        ring_bytes: int,
+        promiscuous: bool,
+        user: str,
+        salt: bytes,
+        keep_text: bool,
+        port_map: Mapping[int, int],
+        handed_over: bool,
+    ) -> Capture: ...
+    @staticmethod
+    def of_files(
+        *,
+        paths: Sequence[str],
+        salt: bytes,
+        keep_text: bool,
+        port_map: Mapping[int, int],
+        limits: Mapping[str, int],
+    ) -> Capture: ...
+    def run(self, milliseconds: int, packets: int) -> bool: ...
+    def rows(self) -> int: ...
+    def finish(self) -> None: ...
+    def drain(self) -> dict[str, Any]: ...
+    def tables(self, interrupted: bool) -> dict[str, Any]: ...
+    def status(self) -> dict[str, Any]: ...
+
 def codes() -> dict[str, Any]: ...
 def slot_of_name(name: str) -> int: ...
 def looks_like_id(value: str) -> bool: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from tapscope.store.errors import TapscopeError
 from tapscope.store.tables import Table
 
 SALT_BYTES = 16
+ALL_PACKETS = 2**63
+RUN_MS = 100
+"""The engine takes packets for so long before it looks at signals and the clock."""
 
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in total (0: not known), a few times a second at most."""
@@ -109,24 +113,32 @@ def capture_live(
     `sources` has libpcap's counters: received, dropped_by_kernel, dropped_by_interface. Raises TapscopeError.
     """
     try:
-        out = _native.capture_live(
-            interface,
-            seconds,
-            packets,
-            snaplen,
-            filter,
-            "" if write is None else os.fspath(write),
-            ring_bytes,
-            promiscuous,
-            user or "",
-            _salt(salt),
-            keep_text,
-            _ports(port_map),
-            progress,
+        capture = _native.Capture.of_interface(
+            interface=interface,
+            snaplen=snaplen,
+            filter=filter,
+            write="" if write is None else os.fspath(write),
+            ring_bytes=ring_bytes,
+            promiscuous=promiscuous,
+            user=user or "",
+            salt=_salt(salt),
+            keep_text=keep_text,
+            port_map=_ports(port_map),
+            handed_over=False,
         )
+        limit = ALL_PACKETS if packets is None else packets
+        until = None if seconds is None else time.monotonic() + seconds
+        interrupted = False
+        try:
+            while capture.run(RUN_MS, limit) and (until is None or time.monotonic() < until):
+                if progress is not None:
+                    progress(0, 0)
+        except KeyboardInterrupt:
+            interrupted = True
+        capture.finish()
+        return CaptureTables(**capture.tables(interrupted))
     except _native.SourceError as error:
         raise _as_tapscope_error(error) from None
-    return CaptureTables(**out)
 
 
 def _salt(salt: bytes | None) -> bytes:

@@ -29,8 +29,14 @@ py::dict export_report(const SourceReport& report);
 // All tables, classes, counters and sources. The arrays keep the memory alive.
 py::dict export_all(Engine& engine, const std::vector<const SourceReport*>& reports, bool interrupted);
 
+// The rows since the last time, with the ids of row 0, amendments, and classes from number `classes_told` on.
+py::dict export_segment(Engine& engine, const std::vector<const SourceReport*>& reports,
+                        std::size_t& classes_told);
+py::list export_counters(Recorder& recorder);
+
 // read_files.cpp
 Settings make_settings(const py::bytes& salt, bool keep_text, const PortMap& port_map);
+void set_limits(Limits& limits, const std::unordered_map<std::string, std::int64_t>& values);
 void define_read_files(py::module_& m);
 
 // live.cpp

@@ -23,8 +23,6 @@ Settings make_settings(const py::bytes& salt, bool keep_text, const PortMap& por
     return settings;
 }
 
-namespace {
-
 void set_limits(Limits& limits, const std::unordered_map<std::string, std::int64_t>& values) {
     for (const auto& [name, value] : values) {
         if (value < 0) throw py::value_error("limits: " + name + " must not be negative");
@@ -40,6 +38,8 @@ void set_limits(Limits& limits, const std::unordered_map<std::string, std::int64
             throw py::value_error("limits: there is no " + name);
     }
 }
+
+namespace {
 
 py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt, bool keep_text,
                     const PortMap& port_map, const Progress& progress,

@@ -1,7 +1,7 @@
-// Columns to numpy. One capsule owns the Recorder with all columns; every array refers to the capsule, so the memory
+// Columns to numpy. One capsule owns the tables with all columns; every array refers to the capsule, so the memory
 // lives as long as any of them.
 #include <algorithm>
-#include <memory>
+#include <utility>
 
 #include "bindings.hpp"
 
@@ -27,6 +27,11 @@ py::dict export_table(const MessageColumns& table, const py::capsule& owner) {
 py::dict export_table(const EvidenceColumns& table, const py::capsule& owner) {
     py::dict out;
     TAPSCOPE_EVIDENCE_COLUMNS(TAPSCOPE_EXPORT)
+    return out;
+}
+py::dict export_table(const AmendmentColumns& table, const py::capsule& owner) {
+    py::dict out;
+    TAPSCOPE_AMENDMENT_COLUMNS(TAPSCOPE_EXPORT)
     return out;
 }
 #undef TAPSCOPE_EXPORT
@@ -59,42 +64,98 @@ py::dict export_report(const SourceReport& report) {
     return out;
 }
 
-py::dict export_all(Engine& engine, const std::vector<const SourceReport*>& reports, bool interrupted) {
-    auto* shared = new std::shared_ptr<Recorder>(engine.share_recorder());
-    const py::capsule owner(shared, [](void* p) { delete static_cast<std::shared_ptr<Recorder>*>(p); });
-    Recorder& recorder = engine.recorder();
-    py::dict out;
-    out["connections"] = export_table(recorder.connections, owner);
-    out["messages"] = export_table(recorder.messages, owner);
-    out["evidence"] = export_table(recorder.evidence, owner);
-    py::list classes, examples, counters, sources, tap_points;
-    for (const auto& entry : recorder.classes.entries()) {
-        classes.append(py::make_tuple(static_cast<int>(entry.protocol), text(entry.text)));
-        examples.append(text(entry.example));
-    }
+py::list export_counters(Recorder& recorder) {
+    py::list counters;
     for (const auto& row : recorder.counters.rows())
         counters.append(py::make_tuple(text(row.name), row.value, unit_name(row.unit)));
     for (const auto& row : recorder.remainders.rows())
         counters.append(py::make_tuple(text("unparsed." + row.name), row.value, unit_name(row.unit)));
+    return counters;
+}
+
+namespace {
+
+py::dict export_tables(Tables* tables, const py::capsule& owner) {
+    py::dict out;
+    out["connections"] = export_table(tables->connections, owner);
+    out["messages"] = export_table(tables->messages, owner);
+    out["evidence"] = export_table(tables->evidence, owner);
+    return out;
+}
+
+py::capsule owner_of(Tables* tables) {
+    return py::capsule(tables, [](void* p) { delete static_cast<Tables*>(p); });
+}
+
+py::list export_reports(const std::vector<const SourceReport*>& reports) {
+    py::list sources;
+    for (const SourceReport* report : reports) sources.append(export_report(*report));
+    return sources;
+}
+
+// What a whole capture gave, by tap point. What came outside of any is the rest.
+py::list export_tap_points(Engine& engine, const std::vector<const SourceReport*>& reports) {
     std::uint64_t other_packets = engine.packet_count(), other_bytes = 0;
-    for (const SourceReport* report : reports) {
-        sources.append(export_report(*report));
-        other_bytes += report->bytes;
-    }
-    const auto& taps = recorder.tap_points.rows();
+    for (const SourceReport* report : reports) other_bytes += report->bytes;
+    py::list tap_points;
+    const auto& taps = engine.recorder().tap_points.rows();
     for (std::size_t i = 1; i < taps.size(); ++i) {
         tap_points.append(py::make_tuple(taps[i].code, taps[i].packets, taps[i].bytes, taps[i].copies));
         other_packets -= taps[i].packets;
         other_bytes -= std::min(other_bytes, taps[i].bytes);
     }
     tap_points.insert(0, py::make_tuple(0, other_packets, other_bytes, taps[0].copies));
+    return tap_points;
+}
+
+}  // namespace
+
+py::dict export_all(Engine& engine, const std::vector<const SourceReport*>& reports, bool interrupted) {
+    auto* tables = new Tables(engine.drain());
+    const py::capsule owner = owner_of(tables);
+    py::dict out = export_tables(tables, owner);
+    py::list classes, examples;
+    for (const auto& entry : engine.recorder().classes.entries()) {
+        classes.append(py::make_tuple(static_cast<int>(entry.protocol), text(entry.text)));
+        examples.append(text(entry.example));
+    }
     out["classes"] = classes;
     out["examples"] = examples;
     out["addresses"] = engine.tracker().addresses().texts();
-    out["counters"] = counters;
-    out["sources"] = sources;
-    out["tap_points"] = tap_points;
+    out["counters"] = export_counters(engine.recorder());
+    out["sources"] = export_reports(reports);
+    out["tap_points"] = export_tap_points(engine, reports);
     out["interrupted"] = interrupted;
+    return out;
+}
+
+py::dict export_segment(Engine& engine, const std::vector<const SourceReport*>& reports,
+                        std::size_t& classes_told) {
+    auto* tables = new Tables(engine.drain());
+    const py::capsule owner = owner_of(tables);
+    py::dict out = export_tables(tables, owner);
+    out["amendments"] = export_table(tables->amendments, owner);
+    out["connections_again"] = export_table(tables->connections_again, owner);
+    out["again"] = py::array(py::dtype::of<std::int64_t>(), {tables->again.size()}, {sizeof(std::int64_t)},
+                             tables->again.data(), owner);
+    out["first_message"] = tables->first_message;
+    out["first_connection"] = tables->first_connection;
+    py::list classes;
+    Recorder& recorder = engine.recorder();
+    const auto tell = [&](std::size_t id) {
+        const auto& entry = recorder.classes.entries()[id];
+        classes.append(
+            py::make_tuple(id, static_cast<int>(entry.protocol), text(entry.text), text(entry.example)));
+    };
+    for (const std::int32_t id : std::exchange(recorder.new_examples, {}))
+        if (static_cast<std::size_t>(id) < classes_told) tell(static_cast<std::size_t>(id));
+    for (; classes_told < recorder.classes.entries().size(); ++classes_told) tell(classes_told);
+    out["classes"] = classes;
+    out["addresses"] = engine.tracker().addresses().texts();
+    engine.tracker().addresses().clear();
+    out["counters"] = export_counters(recorder);
+    out["sources"] = export_reports(reports);
+    out["tap_points"] = export_tap_points(engine, reports);
     return out;
 }
 

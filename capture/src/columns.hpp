@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "codes.hpp"
 #include "column_memory.hpp"
@@ -20,8 +22,12 @@ class Column {
 public:
     using value_type = T;
     Column() = default;
-    Column(const Column&) = delete;
-    Column& operator=(const Column&) = delete;
+    Column(Column&& other) noexcept { *this = std::move(other); }
+    Column& operator=(Column&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(rows_, other.rows_);
+        return *this;
+    }
     ~Column() { free_column(data_, rows_ * sizeof(T)); }
 
     T& operator[](std::size_t i) noexcept { return data_[i]; }
@@ -86,13 +92,40 @@ private:
     X(std::uint8_t, kind)            \
     X(std::uint64_t, hash)
 
+// What became of a message after its row was handed over: `change` is applied to one column of it.
+#define TAPSCOPE_AMENDMENT_COLUMNS(X) \
+    X(std::int64_t, message)          \
+    X(std::uint8_t, column)           \
+    X(std::uint8_t, change)           \
+    X(std::int64_t, value)
+
 // clang-format on
 
+// Columns of the message table by number, as amendments name them.
+#define TAPSCOPE_NAME(type, name) name,
+enum class MessageColumn : std::uint8_t { TAPSCOPE_MESSAGE_COLUMNS(TAPSCOPE_NAME) };
+#undef TAPSCOPE_NAME
+enum class Change : std::uint8_t {
+    set = 0,
+    add = 1,
+    set_bits = 2,
+    lower = 3
+};  // lower: to the smaller value
+
 #define TAPSCOPE_MEMBER(type, name) Column<type> name;
+#define TAPSCOPE_TAKE(type, name) name = std::move(other.name);
 #define TAPSCOPE_GROW(type, name) name.resize_storage(capacity);
 #define TAPSCOPE_TABLE(table, columns, first_capacity)                  \
     struct table {                                                      \
         columns(TAPSCOPE_MEMBER) std::size_t size = 0, capacity = 0;    \
+        table() = default;                                              \
+        table(table&& other) noexcept { *this = std::move(other); }     \
+        table& operator=(table&& other) noexcept {                      \
+            columns(TAPSCOPE_TAKE) std::swap(size, other.size);         \
+            std::swap(capacity, other.capacity);                        \
+            return *this;                                               \
+        }                                                               \
+        ~table() = default;                                             \
         std::size_t append() {                                          \
             if (size == capacity) [[unlikely]]                          \
                 grow();                                                 \
@@ -107,9 +140,25 @@ private:
 TAPSCOPE_TABLE(ConnectionColumns, TAPSCOPE_CONNECTION_COLUMNS, 256)
 TAPSCOPE_TABLE(MessageColumns, TAPSCOPE_MESSAGE_COLUMNS, 4096)
 TAPSCOPE_TABLE(EvidenceColumns, TAPSCOPE_EVIDENCE_COLUMNS, 16384)
+TAPSCOPE_TABLE(AmendmentColumns, TAPSCOPE_AMENDMENT_COLUMNS, 256)
 
 #undef TAPSCOPE_TABLE
 #undef TAPSCOPE_GROW
+#undef TAPSCOPE_TAKE
 #undef TAPSCOPE_MEMBER
+
+// The rows since the last time they were handed over (Engine::drain), all of them when they never were. A message's id
+// is its number since the start, a connection's likewise; `first_*` are the ids of row 0.
+struct Tables {
+    std::uint64_t first_message = 0;
+    std::int64_t first_connection = 0;
+    ConnectionColumns connections;
+    MessageColumns messages;
+    EvidenceColumns evidence;     // `message` holds ids
+    AmendmentColumns amendments;  // of messages with smaller ids than `first_message`
+    // Rows of connections with smaller ids than `first_connection`, as they are now; the last one of an id counts.
+    ConnectionColumns connections_again;
+    std::vector<std::int64_t> again;  // their ids
+};
 
 }  // namespace tapscope

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <span>
 #include <unordered_map>
 
@@ -25,9 +24,9 @@ struct Settings {
 class Engine {
 public:
     explicit Engine(const Settings& settings)
-        : recorder_(std::make_shared<Recorder>(settings.salt, settings.keep_text)),
-          decoder_(recorder_->counters, recorder_->tap_points, settings.tunnel_ports),
-          tracker_(*recorder_, settings.limits, settings.port_map) {}
+        : recorder_(settings.salt, settings.keep_text),
+          decoder_(recorder_.counters, recorder_.tap_points, settings.tunnel_ports),
+          tracker_(recorder_, settings.limits, settings.port_map) {}
 
     // Headers of a few packets are decoded ahead, so that their flow table slots are in the cache when they are used.
     void packets(std::span<const Packet> batch) {
@@ -56,16 +55,19 @@ public:
     void finish() {
         decoder_.finish();
         tracker_.finish();
-        recorder_->counters.add("packets", packets_, Unit::packets);
-        recorder_->counters.add("tcp.segments", segments_, Unit::packets);
-        recorder_->counters.add("tcp.payload", payload_, Unit::bytes);
-        if (recorder_->classes.refused() > 0)
-            recorder_->counters.add("classes.beyond_bound", recorder_->classes.refused(), Unit::messages);
+        finished_ = true;
+        count_totals();
+    }
+    // The rows since the last call, so that memory stays bounded while packets come (Limits::handed_over). Whatever
+    // becomes of their messages later comes as amendments, of their connections as rows with the same id. The
+    // addresses that the rows speak of are those of tracker().addresses(); clear them when they are read.
+    Tables drain() {
+        if (!finished_) tracker_.describe_open();
+        count_totals();
+        return recorder_.hand_over();
     }
 
-    Recorder& recorder() noexcept { return *recorder_; }
-    // The tables outlive the engine: numpy views them.
-    std::shared_ptr<Recorder> share_recorder() const noexcept { return recorder_; }
+    Recorder& recorder() noexcept { return recorder_; }
     Tracker& tracker() noexcept { return tracker_; }
     std::uint64_t packet_count() const noexcept { return packets_; }
     std::uint64_t segment_count() const noexcept { return segments_; }
@@ -73,10 +75,27 @@ public:
 private:
     static constexpr std::size_t kAhead = 16;
     static_assert(kAhead <= PacketDecoder::kPayloadsKept);
-    std::shared_ptr<Recorder> recorder_;
+
+    // Counters that the hot path keeps elsewhere: what came since the last time.
+    void count_totals() {
+        Counters& counters = recorder_.counters;
+        const std::uint64_t refused = recorder_.classes.refused();
+        counters.add("packets", packets_ - counted_.packets, Unit::packets);
+        counters.add("tcp.segments", segments_ - counted_.segments, Unit::packets);
+        counters.add("tcp.payload", payload_ - counted_.payload, Unit::bytes);
+        if (refused > 0) counters.add("classes.beyond_bound", refused - counted_.refused, Unit::messages);
+        counted_ = {packets_, segments_, payload_, refused};
+    }
+    struct Totals {
+        std::uint64_t packets = 0, segments = 0, payload = 0, refused = 0;
+    };
+
+    Recorder recorder_;
     PacketDecoder decoder_;
     Tracker tracker_;
+    bool finished_ = false;
     std::uint64_t packets_ = 0, segments_ = 0, payload_ = 0;
+    Totals counted_;
 };
 
 }  // namespace tapscope

@@ -56,6 +56,9 @@ struct MessageSide {
     MessageRef current = kNoMessage;  // the last message begun
     std::uint64_t current_begin = 0;
     std::uint64_t current_end = 0;  // valid when ended; may lie beyond `delivered` (then the end time is due)
+    std::int64_t current_answers = -1;  // a response: the message that it answers
+    MessageKind current_kind = MessageKind::request;
+    bool current_truncated = false;
     bool ended = true;
     bool due = false;
     bool after_gap = false;          // the next message is the first one after lost bytes

@@ -12,9 +12,9 @@ void Recorder::drop_answer_lost() {
     const MessageRef row = open.front().row;
     const MessageSide& answers = exchange_->at(Direction::to_client);
     open.pop();
-    if (answers.current != kNoMessage && messages.request[answers.current] == static_cast<std::int64_t>(row))
+    if (answers.current != kNoMessage && answers.current_answers == static_cast<std::int64_t>(row))
         return;  // a part of it was seen
-    messages.flags[row] |= message_flag::answer_lost;
+    add_flags(row, message_flag::answer_lost);
     counters.add("pairing.answer_lost", 1, Unit::messages);
 }
 
@@ -69,7 +69,8 @@ void Recorder::close_answered(std::uint64_t offset, std::uint64_t ack) {
     for (; answered > 0; --answered) drop_answer_lost();
 }
 
-void Recorder::pair(MessageRef row, MessageKind kind, std::uint64_t offset) {
+// The request that a response or interim at `offset` answers; -1 none.
+std::int64_t Recorder::answered(MessageKind kind, std::uint64_t offset) {
     RequestQueue& open = exchange_->requests;
     if (!open.empty()) {
         const OpenRequest& front = open.front();
@@ -82,11 +83,11 @@ void Recorder::pair(MessageRef row, MessageKind kind, std::uint64_t offset) {
             // Both the answer to `front` and a request behind it are in gaps: this answers the one that was lost.
             while (!open.empty()) drop_answer_lost();
         } else if (front.begin < ack) {
-            messages.request[row] = static_cast<std::int64_t>(front.row);
-            return;
+            return static_cast<std::int64_t>(front.row);
         }
     }
     if (kind == MessageKind::response) counters.add("pairing.orphan_response", 1, Unit::messages);
+    return -1;
 }
 
 }  // namespace tapscope

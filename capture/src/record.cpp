@@ -26,7 +26,7 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     if (!side.ended) [[unlikely]]
         close_current(side, offset);
     if (side.due) [[unlikely]] {  // the end was announced too far ahead: it is here
-        messages.wire_bytes[side.current] = offset - side.current_begin;
+        write(messages.wire_bytes, MessageColumn::wire_bytes, side.current, offset - side.current_begin);
         side.due = false;
         side.covered = offset;
     }
@@ -37,6 +37,7 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     }
 
     const std::size_t row = messages.append();
+    const MessageRef ref = first_message + row;
     messages.conn[row] = exchange_->conn;
     messages.direction[row] = static_cast<std::uint8_t>(direction);
     messages.protocol[row] = static_cast<std::uint8_t>(exchange_->protocol);
@@ -54,75 +55,75 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     side.after_gap = false;
     side.before = side.current;
     side.before_begin = side.current_begin;
-    side.current = row;
+    side.current = ref;
     side.current_begin = offset;
+    side.current_kind = kind;
+    side.current_answers = -1;
+    side.current_truncated = false;
     side.ended = false;
     if (kind == MessageKind::request)
-        open_request(row, offset, tag);
+        open_request(ref, offset, tag);
     else if (kind != MessageKind::one_way) {
         if (first_after_loss) close_answered(offset, ack_of_byte(offset));
-        pair(row, kind, offset);
+        side.current_answers = messages.request[row] = answered(kind, offset);
         if (first_after_loss && kind == MessageKind::response)
             exchange_->lost_begin = exchange_->lost_end = 0;
     }
-    return row;
+    return ref;
 }
 
 void Recorder::end(MessageRef ref, std::uint64_t at) {
-    const auto direction = static_cast<Direction>(messages.direction[ref]);
-    MessageSide& side = exchange_->at(direction);
+    const bool here = exchange_->at(window_.direction).current == ref;
+    MessageSide& side = exchange_->at(here ? window_.direction : opposite(window_.direction));
     if (side.current != ref) [[unlikely]] {
         counters.add("recorder.end_of_past_message");
         return;
     }
-    const bool here = direction == window_.direction;
     const std::uint64_t offset = std::max(here ? window_.base + at : side.delivered, side.current_begin);
     side.due = false;
     if (!here) {
-        messages.end_ns[ref] = side.last_ns;
+        write(messages.end_ns, MessageColumn::end_ns, ref, side.last_ns);
     } else if (offset > window_.end) {
         side.due = true;
-    } else if (offset <= window_.first) {
-        messages.end_ns[ref] = window_.before_ns;
     } else {
-        messages.end_ns[ref] = time_of_byte(offset - 1);
+        write(messages.end_ns, MessageColumn::end_ns, ref,
+              offset <= window_.first ? window_.before_ns : time_of_byte(offset - 1));
     }
     if (offset > side.covered && side.missing_ahead > 0) [[unlikely]] {
         // The end moves on over bytes that were lost behind the message: they are in it after all.
-        messages.missing_bytes[ref] += side.missing_ahead;
-        messages.flags[ref] |= message_flag::truncated;
+        add_missing(side, side.missing_ahead);
         side.missing_outside -= side.missing_ahead;
         side.missing_ahead = 0;
     }
     side.ended = true;
     side.current_end = offset;
     side.covered = offset;
-    messages.wire_bytes[ref] = offset - side.current_begin;
-    if (messages.kind[ref] != static_cast<std::uint8_t>(MessageKind::response)) return;
-    exchange_->mean_answer = exchange_->mean_answer == 0
-                                 ? messages.wire_bytes[ref]
-                                 : (exchange_->mean_answer * 7 + messages.wire_bytes[ref]) / 8;
+    const std::uint64_t size = offset - side.current_begin;
+    write(messages.wire_bytes, MessageColumn::wire_bytes, ref, size);
+    if (side.current_kind != MessageKind::response) return;
+    exchange_->mean_answer = exchange_->mean_answer == 0 ? size : (exchange_->mean_answer * 7 + size) / 8;
+    take_answered(side);
+}
+
+// The current message, a response, was the last one to its request.
+void Recorder::take_answered(const MessageSide& side) noexcept {
     RequestQueue& open = exchange_->requests;
-    if (!open.empty() && static_cast<std::int64_t>(open.front().row) == messages.request[ref]) open.pop();
+    if (!open.empty() && static_cast<std::int64_t>(open.front().row) == side.current_answers) open.pop();
 }
 
 void Recorder::end_with_stream(MessageRef ref) {
     end(ref, 0);
-    if (exchange_->at(static_cast<Direction>(messages.direction[ref])).current == ref)
-        messages.end_ns[ref] = window_.time_ns;
+    for (const MessageSide& side : exchange_->side)
+        if (side.current == ref) write(messages.end_ns, MessageColumn::end_ns, ref, window_.time_ns);
 }
 
-void Recorder::close_current(MessageSide& side, std::uint64_t offset) noexcept {
-    const MessageRef row = side.current;
-    messages.flags[row] |= message_flag::unfinished;
-    messages.wire_bytes[row] = offset - side.current_begin;
-    messages.end_ns[row] = side.last_ns;
+void Recorder::close_current(MessageSide& side, std::uint64_t offset) {
+    add_flags(side.current, message_flag::unfinished);
+    write(messages.wire_bytes, MessageColumn::wire_bytes, side.current, offset - side.current_begin);
+    write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
     side.ended = true;
     side.current_end = side.covered = offset;
-    RequestQueue& open = exchange_->requests;
-    if (messages.kind[row] == static_cast<std::uint8_t>(MessageKind::response) && !open.empty() &&
-        static_cast<std::int64_t>(open.front().row) == messages.request[row])
-        open.pop();
+    if (side.current_kind == MessageKind::response) take_answered(side);
 }
 
 void Recorder::outside_bytes(MessageSide& side, std::uint64_t to) {
@@ -135,6 +136,17 @@ void Recorder::outside_bytes(MessageSide& side, std::uint64_t to) {
         remainders.add(side.remainder != nullptr ? side.remainder : "between_messages", seen, Unit::bytes);
 }
 
+// `bytes` of the current message were never seen.
+void Recorder::add_missing(MessageSide& side, std::uint64_t bytes) {
+    const std::size_t row = side.current - first_message;
+    if (row < messages.size) [[likely]]
+        messages.missing_bytes[row] += bytes;
+    else
+        amend(side.current, MessageColumn::missing_bytes, Change::add, static_cast<std::int64_t>(bytes));
+    add_flags(side.current, message_flag::truncated);
+    side.current_truncated = true;
+}
+
 void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, bool borders_lost) {
     MessageSide& side = exchange_->at(direction);
     std::uint64_t inside = 0;
@@ -143,15 +155,12 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
         const std::uint64_t from = std::max(begin, side.current_begin);
         if (message_end > from) inside = std::min(message_end, end) - std::min(from, end);
     }
-    if (inside > 0) {
-        messages.missing_bytes[side.current] += inside;
-        messages.flags[side.current] |= message_flag::truncated;
-    }
+    if (inside > 0) add_missing(side, inside);
     side.missing_outside += end - begin - inside;
     side.missing_ahead += end - begin - inside;
     side.delivered = end;
     if (side.due && end >= side.current_end) {
-        messages.end_ns[side.current] = side.last_ns;
+        write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
         side.due = false;
     }
     if (!borders_lost) return;
@@ -159,8 +168,7 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
     if (direction == Direction::to_client) {
         // The loss took the end of a message whose start was read, or only whole messages.
         exchange_->lost_inside =
-            inside > 0 || (side.current != kNoMessage && side.current_end == begin &&
-                           (messages.flags[side.current] & message_flag::truncated) != 0);
+            inside > 0 || (side.current != kNoMessage && side.current_end == begin && side.current_truncated);
         exchange_->lost_begin = begin;
         exchange_->lost_end = end;
     } else {
@@ -169,27 +177,27 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
 }
 
 void Recorder::retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end,
-                             std::int64_t time_ns) noexcept {
+                             std::int64_t time_ns) {
     MessageSide& side = exchange_->at(direction);
     if (side.current == kNoMessage) return;
     // Packets may stand in the file in another order than they were stamped: the earliest copy gives the time.
     if (begin <= side.current_begin && end > side.current_begin)
-        messages.begin_ns[side.current] = std::min(messages.begin_ns[side.current], time_ns);
+        lower(messages.begin_ns, MessageColumn::begin_ns, side.current, time_ns);
     if (side.ended && !side.due && begin < side.current_end && end >= side.current_end)
-        messages.end_ns[side.current] = std::min(messages.end_ns[side.current], time_ns);
+        lower(messages.end_ns, MessageColumn::end_ns, side.current, time_ns);
     if (end > side.current_begin && (!side.ended || begin < side.current_end))
-        messages.flags[side.current] |= message_flag::retransmitted;
+        add_flags(side.current, message_flag::retransmitted);
     if (begin < side.current_begin && side.before != kNoMessage && end > side.before_begin)
-        messages.flags[side.before] |= message_flag::retransmitted;
+        add_flags(side.before, message_flag::retransmitted);
 }
 
 void Recorder::stream_ended(Direction direction, std::uint64_t end) {
     MessageSide& side = exchange_->at(direction);
     if (!side.ended) close_current(side, end);
     if (side.due) {  // cut inside a part that was skipped by counting
-        messages.flags[side.current] |= message_flag::unfinished;
-        messages.wire_bytes[side.current] = end - side.current_begin;
-        messages.end_ns[side.current] = side.last_ns;
+        add_flags(side.current, message_flag::unfinished);
+        write(messages.wire_bytes, MessageColumn::wire_bytes, side.current, end - side.current_begin);
+        write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
         side.due = false;
         side.current_end = side.covered = end;
     }
@@ -197,23 +205,53 @@ void Recorder::stream_ended(Direction direction, std::uint64_t end) {
     if (direction == Direction::to_client) close_unanswered();
 }
 
+// A row that was handed over already: what happens to it is handed over next.
+void Recorder::amend(MessageRef ref, MessageColumn column, Change change, std::int64_t value) {
+    if (ref >= first_message) {
+        counters.add("recorder.unknown_message");
+        return;
+    }
+    const std::size_t row = amendments.append();
+    amendments.message[row] = static_cast<std::int64_t>(ref);
+    amendments.column[row] = static_cast<std::uint8_t>(column);
+    amendments.change[row] = static_cast<std::uint8_t>(change);
+    amendments.value[row] = value;
+}
+
+Tables Recorder::hand_over() {
+    Tables out = std::move(static_cast<Tables&>(*this));
+    static_cast<Tables&>(*this) = Tables{};
+    first_message = out.first_message + out.messages.size;
+    first_connection = out.first_connection + static_cast<std::int64_t>(out.connections.size);
+    return out;
+}
+
 void Recorder::set_class(MessageRef ref, Protocol protocol, std::string_view text) {
-    const std::int32_t id = classes.id(protocol, text);
-    messages.class_id[ref] = id;
-    if (keep_text_ && example_of_ == ref) {
+    set_class(ref, classes.id(protocol, text));
+}
+
+void Recorder::set_class(MessageRef ref, std::int32_t id) {
+    write(messages.class_id, MessageColumn::class_id, ref, id);
+    if (keep_text_ && example_of_ == ref) [[unlikely]] {
         example_of_ = kNoMessage;
-        keep_example(ref, example_);
+        keep_example(id, example_);
     }
 }
 
-void Recorder::keep_example(MessageRef ref, std::string_view text) {
-    if (messages.class_id[ref] == kNoClass) {
-        example_of_ = ref;
-        example_ = text;
-        return;
-    }
-    auto& entry = classes.entries()[static_cast<std::size_t>(messages.class_id[ref])];
-    if (entry.example.empty()) entry.example = text;
+void Recorder::keep_example(std::int32_t class_id, std::string_view text) {
+    auto& entry = classes.entries()[static_cast<std::size_t>(class_id)];
+    if (!entry.example.empty()) return;
+    entry.example = text;
+    new_examples.push_back(class_id);
+}
+
+// The class of the message may come later.
+void Recorder::keep_example_of(MessageRef ref, std::string_view text) {
+    const std::size_t row = ref - first_message;
+    if (row < messages.size && messages.class_id[row] != kNoClass)
+        return keep_example(messages.class_id[row], text);
+    example_of_ = ref;
+    example_ = text;
 }
 
 void Recorder::append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind, std::uint64_t hash) {
@@ -234,7 +272,7 @@ void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes v
                     static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)),
                     siphash13(key_, value));
     if (keep_text_ && (kind == TokenKind::uri || kind == TokenKind::statement)) [[unlikely]]
-        keep_example(ref, as_text(value));
+        keep_example_of(ref, as_text(value));
 }
 
 void Recorder::endpoint_token(MessageRef ref) {

@@ -1,12 +1,15 @@
 // The Recorder: what dissectors report to. It turns stream offsets into packet times, pairs responses with requests,
 // keeps the class dictionary, and hashes evidence. One Recorder serves all connections of an engine; the driver
 // attaches one connection's Exchange before each call into a dissector. dissector.hpp documents the first group.
+// A MessageRef is the message's number since the start: it outlives the rows, which may be handed over at any time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "class_dictionary.hpp"
 #include "columns.hpp"
@@ -41,7 +44,7 @@ struct Window {
     bool aborted = false;         // on_end: no FIN
 };
 
-class Recorder {
+class Recorder : public Tables {
 public:
     explicit Recorder(HashKey key, bool keep_text = false) : key_(key), keep_text_(keep_text) {}
     Recorder(const Recorder&) = delete;
@@ -63,20 +66,38 @@ public:
     bool has_request() const noexcept { return !exchange_->requests.empty(); }
     void set_class(MessageRef ref, Protocol protocol, std::string_view text);
     // The message turned out to be of a protocol that the connection's one carries.
-    void set_protocol(MessageRef ref, Protocol protocol) noexcept {
-        messages.protocol[ref] = static_cast<std::uint8_t>(protocol);
+    void set_protocol(MessageRef ref, Protocol protocol) {
+        write(messages.protocol, MessageColumn::protocol, ref, static_cast<std::uint8_t>(protocol));
+    }
+    // The request that `ref`, the last message begun on its side, answers; kNoMessage: none.
+    MessageRef answers(MessageRef ref) const noexcept {
+        for (const MessageSide& side : exchange_->side)
+            if (side.current == ref) return static_cast<MessageRef>(side.current_answers);
+        return kNoMessage;
     }
     // A new note on the request `ref`, if it is the last one begun and has no answer yet.
     void set_tag(MessageRef ref, std::uint32_t tag) noexcept {
         RequestQueue& open = exchange_->requests;
         if (!open.empty() && open.back().row == ref) open.back().tag = tag;
     }
-    void set_status(MessageRef ref, std::int32_t status) noexcept { messages.status[ref] = status; }
     // A response turns out not to be the final one; before its end.
-    void make_interim(MessageRef ref) noexcept {
-        messages.kind[ref] = static_cast<std::uint8_t>(MessageKind::interim);
+    void make_interim(MessageRef ref) {
+        write(messages.kind, MessageColumn::kind, ref, static_cast<std::uint8_t>(MessageKind::interim));
+        for (MessageSide& side : exchange_->side)
+            if (side.current == ref) side.current_kind = MessageKind::interim;
     }
-    void add_flags(MessageRef ref, std::uint32_t flags) noexcept { messages.flags[ref] |= flags; }
+    // `id` of an earlier call of classes.id().
+    void set_class(MessageRef ref, std::int32_t id);
+    void set_status(MessageRef ref, std::int32_t status) {
+        write(messages.status, MessageColumn::status, ref, status);
+    }
+    void add_flags(MessageRef ref, std::uint32_t flags) {
+        const std::size_t row = ref - first_message;
+        if (row < messages.size) [[likely]]
+            messages.flags[row] |= flags;
+        else
+            amend(ref, MessageColumn::flags, Change::set_bits, flags);
+    }
     void token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value);
     // Same, where the caller knows better than looks_like_id.
     void token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value, bool is_id);
@@ -100,10 +121,10 @@ public:
 
     // A packet of `time_ns` brings the bytes of `direction` up to `offset`: resolves the end of a message that is
     // skipped by counting. Call before the dissector sees the packet.
-    void arrived(Direction direction, std::uint64_t offset, std::int64_t time_ns) noexcept {
+    void arrived(Direction direction, std::uint64_t offset, std::int64_t time_ns) {
         MessageSide& side = exchange_->at(direction);
         if (side.due && offset >= side.current_end) {
-            messages.end_ns[side.current] = time_ns;
+            write(messages.end_ns, MessageColumn::end_ns, side.current, time_ns);
             side.due = false;
         }
     }
@@ -116,8 +137,7 @@ public:
     // [begin, end) of `direction` was never seen. Call after the dissector's on_gap.
     void gap(Direction direction, std::uint64_t begin, std::uint64_t end, bool borders_lost);
     // Bytes of [begin, end) came again, in a packet of `time_ns`.
-    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end,
-                       std::int64_t time_ns) noexcept;
+    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end, std::int64_t time_ns);
     // Bytes of `direction` before stream offset `to` that are in no message count as `name` (the driver read them).
     void outside(Direction direction, std::uint64_t to, const char* name) {
         MessageSide& side = exchange_->at(direction);
@@ -131,27 +151,49 @@ public:
 
     HashKey key() const noexcept { return key_; }
 
-    ConnectionColumns connections;
-    MessageColumns messages;
-    EvidenceColumns evidence;
+    // The rows so far, and goes on with empty tables. References to messages stay valid for good.
+    Tables hand_over();
+
     ClassDictionary classes;
     AvaticaStatements avatica_statements;
     Counters counters;
     TapPoints tap_points;
+    std::vector<std::int32_t>
+        new_examples;     // keep_text: classes that got their example, at most one entry each
     Counters remainders;  // bytes seen that are in no message, by reason
 
 private:
     std::int64_t time_of_byte(std::uint64_t offset) const noexcept;
     std::uint64_t ack_of_byte(std::uint64_t offset) const noexcept;
-    void pair(MessageRef row, MessageKind kind, std::uint64_t offset);
+    std::int64_t answered(MessageKind kind, std::uint64_t offset);
     void close_answered(std::uint64_t offset, std::uint64_t ack);
     void drop_answer_lost();
     void close_unanswered();
+    // Writes to a row, or notes an amendment when the row was handed over.
+    template <class T>
+    void write(Column<T>& column, MessageColumn name, MessageRef ref, T value) {
+        const std::size_t row = ref - first_message;
+        if (row < messages.size) [[likely]]
+            column[row] = value;
+        else
+            amend(ref, name, Change::set, static_cast<std::int64_t>(value));
+    }
+    void lower(Column<std::int64_t>& column, MessageColumn name, MessageRef ref, std::int64_t value) {
+        const std::size_t row = ref - first_message;
+        if (row < messages.size) [[likely]]
+            column[row] = std::min(column[row], value);
+        else
+            amend(ref, name, Change::lower, value);
+    }
+    void amend(MessageRef ref, MessageColumn column, Change change, std::int64_t value);
+    void add_missing(MessageSide& side, std::uint64_t bytes);
+    void take_answered(const MessageSide& side) noexcept;
     void open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag);
-    void close_current(MessageSide& side, std::uint64_t offset) noexcept;
+    void close_current(MessageSide& side, std::uint64_t offset);
     void outside_bytes(MessageSide& side, std::uint64_t to);
     void append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind, std::uint64_t hash);
-    void keep_example(MessageRef ref, std::string_view text);
+    void keep_example(std::int32_t class_id, std::string_view text);
+    void keep_example_of(MessageRef ref, std::string_view text);
 
     HashKey key_;
     bool keep_text_;

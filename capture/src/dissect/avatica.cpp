@@ -170,9 +170,9 @@ bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder&
     if (executes || call.name == "fetch") {
         const AvaticaStatements::Entry* entry = named ? statements.find(key) : nullptr;
         if (entry != nullptr) {
-            recorder.messages.class_id[ref] = call.name == "fetch"     ? entry->fetch_class
-                                              : call.name == "execute" ? entry->execute_class
-                                                                       : entry->batch_class;
+            recorder.set_class(ref, call.name == "fetch"     ? entry->fetch_class
+                                    : call.name == "execute" ? entry->execute_class
+                                                             : entry->batch_class);
             return true;
         }
         recorder.count("avatica.statement_not_seen");
@@ -201,13 +201,13 @@ void AvaticaBodies::answer(MessageRef ref, Bytes body, bool compressed, Recorder
     for (const avatica::Value& value : said.results)
         recorder.token(ref, value.slot, TokenKind::result, as_bytes(value.text));
     if (said.statement >= 0 && prepared_.request != kNoMessage &&
-        recorder.messages.request[ref] == static_cast<std::int64_t>(prepared_.request)) {
+        recorder.answers(ref) == prepared_.request) {
         if (recorder.avatica_statements.put({statement_key(prepared_.connection, said.statement),
                                              prepared_.execute_class, prepared_.batch_class,
                                              prepared_.fetch_class, 0}))
             recorder.count("avatica.statement_evicted");
     }
-    if (recorder.messages.request[ref] == static_cast<std::int64_t>(prepared_.request)) prepared_ = {};
+    if (recorder.answers(ref) == prepared_.request) prepared_ = {};
 }
 
 }  // namespace tapscope

@@ -33,8 +33,7 @@ public:
 
     void gap(Direction direction, std::uint64_t missing);
     void end(Direction direction, std::int64_t time_ns, bool aborted);
-    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end,
-                       std::int64_t time_ns) noexcept {
+    void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) {
         recorder_.attach(exchange_);
         recorder_.retransmitted(direction, begin, end, time_ns);
     }

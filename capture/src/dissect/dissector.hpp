@@ -50,7 +50,8 @@ struct Parsed {
 
 inline constexpr std::size_t kMaxPending = 256 * 1024;
 
-using MessageRef = std::uint64_t;  // row of the message in the columns
+using MessageRef =
+    std::uint64_t;  // number of the message since the start; stays valid when rows are handed over
 inline constexpr MessageRef kNoMessage = ~MessageRef{0};
 inline constexpr std::int32_t kNoClass = -1;
 
@@ -67,6 +68,7 @@ inline constexpr std::int32_t kNoClass = -1;
 //       Tag of the oldest unanswered request, or `otherwise` when there is none (response without a request seen).
 //   bool has_request() const
 //   void set_class(MessageRef, Protocol, std::string_view text)     class dictionary: text is the whole key
+//   void set_class(MessageRef, std::int32_t id)                     the same, for an id known from recorder.classes.id
 //   void set_status(MessageRef, std::int32_t)
 //   void set_protocol(MessageRef, Protocol)      the message is of a protocol that this one carries
 //   void set_tag(MessageRef, std::uint32_t tag)  a new note on the last request begun

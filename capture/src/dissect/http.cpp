@@ -282,7 +282,7 @@ Parsed HttpDissector::response(const HttpHead& head, Recorder& recorder) {
     }
     if (tag == kHead || head.status == 204 || head.status == 304)
         return finish(Direction::to_client, head.size, recorder);
-    if (tag == kAvatica && recorder.messages.request[ref] >= 0) {
+    if (tag == kAvatica && recorder.answers(ref) != kNoMessage) {
         recorder.set_protocol(ref, Protocol::avatica);
         const bool counted = head.has_length && !head.has_coding && head.content_length > 0;
         if (avatica_ != nullptr && (head.chunked || counted))

@@ -347,7 +347,7 @@ void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
         return;
     }
     Statement& statement = statements_.at(slot);
-    recorder.messages.class_id[request_] = statement.execute_class;
+    recorder.set_class(request_, statement.execute_class);
     remember(slot);
 
     constexpr std::uint8_t kParameterCountAvailable = 8;
@@ -397,7 +397,7 @@ void MysqlDissector::bulk_execute(Bytes payload, Recorder& recorder) {
         return;
     }
     Statement& statement = statements_.at(slot);
-    recorder.messages.class_id[request_] = statement.execute_class;
+    recorder.set_class(request_, statement.execute_class);
     remember(slot);
     const std::size_t params = statement.params;
     if (params == 0) return;

@@ -17,7 +17,7 @@ struct Connection {
     FlowKey key;
     std::uint64_t hash = 0;
     std::uint32_t generation = 0;  // of this slot of the pool: tells old queue entries
-    std::int32_t row = -1;         // in the connection columns
+    std::int64_t id = -1;  // number of the connection since the start; -1: this slot of the pool is free
     std::uint8_t client_side = kUnknownSide;
     std::uint16_t tap = 0;  // row in TapPoints: where its first packet was copied
     bool plain = false;     // nothing held, both sides anchored and open: the fast path applies

@@ -33,7 +33,7 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
                 if (old.close_how == CloseHow::open) old.close_how = CloseHow::reused;
                 finish_connection(index);
             }
-            old.row = -1;
+            old.id = -1;
             release(index);
             index = FlowTable::kNone;
         } else if (same_start && (answer ? old.syn_ack_seen : old.syn_seen)) {

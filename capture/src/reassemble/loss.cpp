@@ -30,7 +30,7 @@ void Tracker::look_at_due() {
         const Due due = forget_.front();
         forget_.pop_front();
         if (at(due.index).generation != due.generation) continue;
-        at(due.index).row = -1;
+        at(due.index).id = -1;
         release(due.index);
     }
 }
@@ -172,6 +172,7 @@ void Tracker::finish_connection(std::uint32_t index) {
                                                                  : connection.last_ns;
         end_stream(connection, side, time_ns, !mine.fin_seen);
     }
+    if (connection.client_side == kUnknownSide) find_client(connection);
     fill_row(connection);
     connection.finished = true;
     connection.plain = false;
@@ -186,11 +187,18 @@ void Tracker::finish_connection(std::uint32_t index) {
     forget_.push_back({0, now_ns_ + limits_.remember_closed_ns, index, connection.generation});
 }
 
-void Tracker::fill_row(Connection& connection) {
-    if (connection.client_side == kUnknownSide) find_client(connection);
-    ConnectionColumns& out = recorder_.connections;
-    const auto row = static_cast<std::size_t>(connection.row);
-    const unsigned client = connection.client_side, server = client ^ 1u;
+void Tracker::fill_row(const Connection& connection) {
+    auto row = static_cast<std::size_t>(connection.id - recorder_.first_connection);
+    const bool here = row < recorder_.connections.size;
+    ConnectionColumns& out = here ? recorder_.connections : recorder_.connections_again;
+    if (!here) {
+        row = out.append();
+        recorder_.again.push_back(connection.id);
+    }
+    // Of a connection without payload, whose client is not known, the lower port is shown as the server's.
+    const unsigned by_port = connection.port(0) <= connection.port(1) ? 1 : 0;
+    const unsigned client = connection.client_side == kUnknownSide ? by_port : connection.client_side;
+    const unsigned server = client ^ 1u;
     const Stream& to_server = connection.stream[client];
     const Stream& to_client = connection.stream[server];
     out.client_addr[row] = addresses_.index(connection.address(client));
@@ -224,10 +232,29 @@ void Tracker::fill_row(Connection& connection) {
         connection.conversation ? connection.conversation->exchange().protocol : Protocol::unknown);
 }
 
+// Rows of open connections as they are now: of new ones until their protocol is known, and of all others in turn.
+void Tracker::describe_open() {
+    const std::vector<Opened> opened = std::exchange(to_describe_, {});
+    for (Opened entry : opened) {
+        const Connection& connection = at(entry.index);
+        if (connection.generation != entry.generation || connection.id < 0 || connection.finished) continue;
+        fill_row(connection);
+        const bool known =
+            connection.conversation && connection.conversation->exchange().protocol != Protocol::unknown;
+        if (!known && ++entry.described < kDescribedAlone) to_describe_.push_back(entry);
+    }
+    for (std::uint32_t n = pool_used_ / kDescribeRounds + 1; n > 0 && pool_used_ > 0; --n) {
+        described_ = described_ + 1 < pool_used_ ? described_ + 1 : 0;
+        const Connection& connection = at(described_);
+        if (connection.id >= 0 && connection.id < recorder_.first_connection && !connection.finished)
+            fill_row(connection);
+    }
+}
+
 void Tracker::finish() {
     for (std::uint32_t index = 0; index < pool_used_; ++index) {
         Connection& connection = at(index);
-        if (connection.row >= 0 && !connection.finished) finish_connection(index);
+        if (connection.id >= 0 && !connection.finished) finish_connection(index);
     }
 }
 

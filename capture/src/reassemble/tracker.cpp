@@ -68,7 +68,8 @@ std::uint32_t Tracker::create(const Segment& s, unsigned client_side) {
     connection.client_side = static_cast<std::uint8_t>(client_side);
     connection.first_packet = packets_;
     connection.first_ns = connection.last_ns = s.time_ns;
-    connection.row = static_cast<std::int32_t>(recorder_.connections.append());
+    connection.id = recorder_.first_connection + static_cast<std::int64_t>(recorder_.connections.append());
+    if (limits_.handed_over) to_describe_.push_back({index, connection.generation});
     table_.insert(s.hash, index);
     return index;
 }
@@ -86,7 +87,7 @@ void Tracker::evict_idlest() {
     for (int i = 0, looked = 0; looked < 64 && i < 4096; ++i) {
         clock_hand_ = clock_hand_ + 1 < pool_used_ ? clock_hand_ + 1 : 0;
         const Connection& candidate = at(clock_hand_);
-        if (candidate.row < 0) continue;
+        if (candidate.id < 0) continue;
         ++looked;
         if (idlest == FlowTable::kNone || candidate.last_ns < at(idlest).last_ns) idlest = clock_hand_;
     }
@@ -97,7 +98,7 @@ void Tracker::evict_idlest() {
         victim.close_how = CloseHow::evicted;
         finish_connection(idlest);
     }
-    victim.row = -1;
+    victim.id = -1;
     release(idlest);
 }
 
@@ -262,7 +263,8 @@ void Tracker::open_conversation(Connection& connection) {
             if (found != port_map_.end() && fixed == Protocol::unknown) fixed = found->second;
         }
     }
-    connection.conversation = std::make_unique<Conversation>(recorder_, connection.row, fixed);
+    connection.conversation =
+        std::make_unique<Conversation>(recorder_, static_cast<std::int32_t>(connection.id), fixed);
     Exchange& exchange = connection.conversation->exchange();
     for (const unsigned side : {0u, 1u})
         exchange.at(connection.direction(side)).base_seq = connection.stream[side].base_seq;

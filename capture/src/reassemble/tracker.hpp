@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "decode/segment.hpp"
@@ -33,12 +34,17 @@ struct Limits {
     std::size_t connections = 1'000'000;              // tracked at once; beyond it the idlest are dropped
     std::int64_t remember_closed_ns = 3'000'000'000;  // a closed connection's late packets are recognised
     std::size_t remember_closed = 16 * 1024;
+    bool handed_over = false;  // rows are handed over while packets come (Engine::drain)
 };
 
 class AddressList {
 public:
     std::int32_t index(const Address& address);
     std::vector<std::string> texts() const;
+    void clear() noexcept {
+        indices_.clear();
+        addresses_.clear();
+    }
 
 private:
     struct Hash {
@@ -67,6 +73,8 @@ public:
     void tick(std::int64_t now_ns);
     // The end of the input: everything that waits is delivered, everything open is ended.
     void finish();
+    // Before rows are handed over.
+    void describe_open();
 
     AddressList& addresses() noexcept { return addresses_; }
     std::uint64_t connections_open() const noexcept { return table_.size(); }
@@ -77,7 +85,13 @@ private:
         std::int64_t time_ns;
         std::uint32_t index, generation;
     };
+    struct Opened {
+        std::uint32_t index, generation;
+        unsigned described = 0;  // times its row was handed over
+    };
     static constexpr std::size_t kChunk = 256;
+    static constexpr unsigned kDescribedAlone = 8;   // times that a connection without a known protocol is
+    static constexpr unsigned kDescribeRounds = 60;  // within so many times every open connection is
     static constexpr std::size_t kMaxListeners = 64 * 1024;
 
     Connection& at(std::uint32_t index) noexcept { return (*pool_[index / kChunk])[index % kChunk]; }
@@ -122,7 +136,7 @@ private:
     void give_up_waiting(Connection& connection);
     bool waiting(const Connection& connection) const noexcept;
     void finish_connection(std::uint32_t index);
-    void fill_row(Connection& connection);
+    void fill_row(const Connection& connection);
     void relieve_memory();
     void queue(Connection& connection, std::uint32_t index);
 
@@ -145,6 +159,8 @@ private:
     std::int64_t now_ns_ = 0;  // time of the newest packet
     std::uint64_t held_bytes_ = 0;
     std::uint32_t clock_hand_ = 0;
+    std::vector<Opened> to_describe_;
+    std::uint32_t described_ = 0;  // pool index that describe_open() was at
 };
 
 }  // namespace tapscope
