@@ -152,6 +152,14 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
             pos = found;
             continue;
         }
+        if (direction == Direction::to_client && answer_row_ != kNoMessage && !s.continues &&
+            phase_ == Phase::command && (answer_ == Answer::rows || answer_ == Answer::definitions)) {
+            const std::size_t next = result_set(bytes, here, recorder);
+            if (next != here) {
+                pos = next;
+                continue;
+            }
+        }
         if (size - here < kHeader) break;
         const std::uint32_t length = load_le24(&bytes[here]);
         const std::size_t have = std::min<std::size_t>(size - here - kHeader, length);

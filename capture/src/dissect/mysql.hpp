@@ -158,6 +158,7 @@ private:
     void succeed(Recorder& recorder);
     mysql::Statement* answered_statement() noexcept;
     bool wants_rows() const noexcept;
+    std::size_t result_set(Bytes bytes, std::size_t pos, Recorder& recorder);
 
     mysql::Command answer_command() const noexcept { return static_cast<mysql::Command>(answer_tag_ & 0xFF); }
 

@@ -11,8 +11,8 @@ using namespace mysql;
 
 namespace {
 
-constexpr std::uint8_t kTokenRows = 32;     // rows of an answer that give result tokens
-constexpr std::uint8_t kResultTokens = 64;  // result tokens of an answer
+constexpr std::uint8_t kTokenRows = 4;      // rows of an answer that give result tokens
+constexpr std::uint8_t kResultTokens = 16;  // result tokens of an answer
 constexpr std::size_t kMaxTokenBytes = 64;  // longer values give none
 constexpr std::size_t kRowPrefix = 1024;    // bytes of a row that are looked at
 constexpr std::size_t kTerminator = 9;      // EOF is shorter than this
@@ -391,41 +391,82 @@ bool MysqlDissector::row_or_end(std::uint32_t length, Bytes payload, Recorder& r
         recorder.set_status(answer_row_, 0);
         return finished(eof ? load_le16(&payload[3]) : std::uint16_t{0}, recorder);
     }
-    if (wants_rows()) row(payload, recorder);
+    if (wants_rows())
+        row(payload, recorder);
+    else
+        recorder.count("mysql.rows_without_tokens");
     return false;
+}
+
+// Definitions and rows that are at hand as a whole, from `pos` on: most packets of a server are such, and change
+// nothing but a few counts. Returns where the first other packet starts.
+std::size_t MysqlDissector::result_set(Bytes bytes, std::size_t pos, Recorder& recorder) {
+    std::uint64_t passed = 0;
+    while (answer_ == Answer::rows || answer_ == Answer::definitions) {
+        if (bytes.size() - pos < kHeader + 1) break;
+        const std::size_t length = load_le32(&bytes[pos]) & kMaxPayload;
+        if (length == 0 || length > kRowPrefix || length > bytes.size() - pos - kHeader) break;
+        const Bytes payload = bytes.subspan(pos + kHeader, length);
+        if (answer_ == Answer::definitions) {
+            if (definitions_left_ > 0xFFFFF) break;
+            definition(static_cast<std::uint32_t>(length), payload);
+        } else {
+            if (payload[0] == kEof || payload[0] == kErr) break;
+            if (wants_rows())
+                row(payload, recorder);
+            else
+                ++passed;
+        }
+        pos += kHeader + length;
+    }
+    if (passed > 0) recorder.count("mysql.rows_without_tokens", passed);
+    return pos;
 }
 
 void MysqlDissector::row(Bytes payload, Recorder& recorder) {
     const std::uint32_t columns = std::min<std::uint32_t>(columns_, kTokenColumns);
     const auto take = [&](std::uint32_t column, Bytes value) {
-        if (value.empty() || value.size() > kMaxTokenBytes || tokens_ >= kResultTokens) return;
+        if (value.empty() || value.size() > kMaxTokenBytes) return;
         recorder.token(answer_row_, column, TokenKind::result, value);
         ++tokens_;
     };
+    const auto gives_token = [&](std::uint32_t column) {
+        return column_type_[column] == kTypeUnknown || is_token_type(column_type_[column]);
+    };
     ++rows_seen_;
-    Reader reader(payload);
     if (!answer_binary_) {
-        for (std::uint32_t i = 0; i < columns && tokens_ < kResultTokens && reader.left() > 0; ++i) {
-            if (*reader.here() == kLocalInfile) {  // NULL
-                reader.u8();
-                continue;
+        const std::uint8_t* p = payload.data();
+        const std::uint8_t* const end = p + payload.size();
+        for (std::uint32_t i = 0; i < columns && tokens_ < kResultTokens && p < end; ++i) {
+            std::uint64_t size = *p++;
+            if (size == kLocalInfile) continue;  // NULL
+            if (size > kLocalInfile) [[unlikely]] {
+                Reader reader({p - 1, static_cast<std::size_t>(end - p + 1)});
+                size = reader.lenenc();
+                if (!reader.ok()) return;
+                p = reader.here();
             }
-            const Bytes value = reader.lenenc_string();
-            if (!reader.ok()) break;
-            if (column_type_[i] == kTypeUnknown || is_token_type(column_type_[i])) take(i, value);
+            if (size > static_cast<std::size_t>(end - p)) return;
+            if (gives_token(i)) take(i, {p, static_cast<std::size_t>(size)});
+            p += size;
         }
         return;
     }
+    Reader reader(payload);
     if (reader.u8() != 0) return;
     const Bytes nulls = reader.take((std::size_t{columns_} + 2 + 7) / 8);
     char buffer[kMaxValueText];
     for (std::uint32_t i = 0; i < columns && reader.ok() && tokens_ < kResultTokens; ++i) {
         if ((nulls[(i + 2) / 8] >> ((i + 2) % 8) & 1) != 0) continue;
         if (column_type_[i] == kTypeUnknown) break;
+        if (!is_token_type(column_type_[i])) {
+            skip_binary_value(reader, column_type_[i]);
+            continue;
+        }
         const bool is_unsigned = (column_unsigned_ >> i & 1) != 0;
         const auto type = static_cast<std::uint16_t>(column_type_[i] | (is_unsigned ? kUnsigned : 0));
         const Value value = read_binary_value(reader, type, buffer);
-        if (value.kind != Value::Kind::none && is_token_type(column_type_[i])) take(i, as_bytes(value.text));
+        if (value.kind != Value::Kind::none) take(i, as_bytes(value.text));
     }
 }
 

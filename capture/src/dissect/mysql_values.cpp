@@ -138,26 +138,30 @@ Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxV
     return reader.ok() ? value : Value{};
 }
 
-bool is_token_type(std::uint8_t type) noexcept {
+void skip_binary_value(Reader& reader, std::uint8_t type) noexcept {
     switch (static_cast<Type>(type)) {
+        case Type::null:
+            return;
         case Type::tiny:
+            return reader.skip(1);
         case Type::short_:
-        case Type::long_:
-        case Type::longlong:
-        case Type::int24:
         case Type::year:
-        case Type::varchar:
-        case Type::enum_:
-        case Type::set:
-        case Type::tiny_blob:
-        case Type::medium_blob:
-        case Type::long_blob:
-        case Type::blob:
-        case Type::var_string:
-        case Type::string:
-            return true;
+            return reader.skip(2);
+        case Type::long_:
+        case Type::int24:
+        case Type::float_:
+            return reader.skip(4);
+        case Type::longlong:
+        case Type::double_:
+            return reader.skip(8);
+        case Type::date:
+        case Type::newdate:
+        case Type::timestamp:
+        case Type::datetime:
+        case Type::time:
+            return reader.skip(reader.u8());
         default:
-            return false;
+            reader.lenenc_string();
     }
 }
 

@@ -21,7 +21,31 @@ struct Value {
 // 'YYYY-MM-DD[ HH:MM:SS[.ffffff]]' and '[-]HHH:MM:SS[.ffffff]'. A type that cannot be sized turns the reader bad.
 Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxValueText]);
 
+// Passes over a value without making a text of it.
+void skip_binary_value(Reader& reader, std::uint8_t type) noexcept;
+
 // Integer and string columns: what result tokens are taken from.
-bool is_token_type(std::uint8_t type) noexcept;
+constexpr bool is_token_type(std::uint8_t type) noexcept {
+    switch (static_cast<Type>(type)) {
+        case Type::tiny:
+        case Type::short_:
+        case Type::long_:
+        case Type::longlong:
+        case Type::int24:
+        case Type::year:
+        case Type::varchar:
+        case Type::enum_:
+        case Type::set:
+        case Type::tiny_blob:
+        case Type::medium_blob:
+        case Type::long_blob:
+        case Type::blob:
+        case Type::var_string:
+        case Type::string:
+            return true;
+        default:
+            return false;
+    }
+}
 
 }  // namespace tapscope::mysql
