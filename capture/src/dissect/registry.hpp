@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dissect/ajp.hpp"
+#include "dissect/cjdbc.hpp"
 #include "dissect/dissector.hpp"
 #include "dissect/http.hpp"
 #include "dissect/mysql.hpp"
@@ -16,7 +17,8 @@
 namespace tapscope {
 
 // Order matters only where two probes say yes: the more specific protocol first.
-using AnyDissector = std::variant<std::monostate, HttpDissector, AjpDissector, MysqlDissector>;
+using AnyDissector =
+    std::variant<std::monostate, HttpDissector, AjpDissector, CjdbcDissector, MysqlDissector>;
 
 struct Probed {
     Probe answer = Probe::no;
