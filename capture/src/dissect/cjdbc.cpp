@@ -126,8 +126,9 @@ bool CjdbcDissector::begin_command(Bytes bytes, std::uint64_t& pos, Recorder& re
     pos += 4;
     st.command = command;
     st.cursor_asked = 0;
+    st.command_class = kNoClass;
     if (ping) {
-        recorder.set_class(side.message, protocol, "Ping");
+        set_class("Ping", recorder);
         side.op = "";
     } else if (login) {
         recorder.count("cjdbc.other_version");
@@ -149,8 +150,15 @@ bool CjdbcDissector::begin_command(Bytes bytes, std::uint64_t& pos, Recorder& re
     return true;
 }
 
+// Of the command that is being read.
+void CjdbcDissector::set_class(std::string_view text, Recorder& recorder) {
+    State& st = *state_;
+    st.command_class = recorder.classes.id(protocol, text);
+    recorder.set_class(st.side(Direction::to_server).message, st.command_class);
+}
+
 void CjdbcDissector::begin_login(MessageRef message, Recorder& recorder) {
-    recorder.set_class(message, protocol, "LOGIN");
+    set_class("LOGIN", recorder);
     state_->login = message;
     state_->cursors.clear();
 }
@@ -158,9 +166,9 @@ void CjdbcDissector::begin_login(MessageRef message, Recorder& recorder) {
 void CjdbcDissector::finish_command(Recorder& recorder) {
     State& st = *state_;
     Side& side = st.side(Direction::to_server);
-    if (st.command == nullptr || recorder.messages.class_id[side.message] != kNoClass) return;
+    if (st.command == nullptr || st.command_class != kNoClass) return;
     if (*side.op == 'q' && !side.text.value.empty() && !side.text.null) return statement(true, recorder);
-    recorder.set_class(side.message, protocol, st.command->name);
+    set_class(st.command->name, recorder);
 }
 
 // The client goes on: whatever the controller said is over.
@@ -255,12 +263,10 @@ bool CjdbcDissector::begin_answer(Bytes bytes, std::uint64_t& pos, Recorder& rec
     side.message = recorder.begin(Direction::to_client, MessageKind::response, pos);
     side.text = {};
     side.where = Side::Where::inside;
-    const std::int64_t request = recorder.messages.request[side.message];
-    const std::uint32_t code = request >= 0 ? recorder.front_tag(kNoTag) : kNoTag;
-    const bool known = request >= 0;
-    const bool login = known ? static_cast<MessageRef>(request) == st.login
-                             : rest.size() > 2 && rest[1] <= 1 && rest[2] == 1;
-    st.answered = login ? nullptr : find_command(code);
+    const MessageRef request = recorder.answers(side.message);
+    const bool known = request != kNoMessage;
+    const bool login = known ? request == st.login : rest.size() > 2 && rest[1] <= 1 && rest[2] == 1;
+    st.answered = known && !login ? find_command(recorder.front_tag(kNoTag)) : nullptr;
     side.op = login ? layout::kLoginAnswer : layout::kTag;
     return true;
 }

@@ -45,6 +45,7 @@ private:
     std::uint64_t controller(Bytes bytes, Recorder& recorder);
     bool begin_command(Bytes bytes, std::uint64_t& pos, Recorder& recorder);
     void begin_login(MessageRef message, Recorder& recorder);
+    void set_class(std::string_view text, Recorder& recorder);
     bool begin_answer(Bytes bytes, std::uint64_t& pos, Recorder& recorder);
     void finish_command(Recorder& recorder);
     void client_speaks(Recorder& recorder);

@@ -77,15 +77,16 @@ std::uint64_t CjdbcDissector::sequoia(Direction direction, Bytes bytes, Recorder
         side.text = {};
         side.repeat = 0;
         side.where = Side::Where::blind;
+        st.command_class = kNoClass;
         if (marked && bytes.size() >= 8) {
             st.command = sequoia_command(load_be32(bytes.data() + 4));
             side.op = st.command->arguments[0] == 'q' ? st.command->arguments : "";
             pos = 8;
             side.where = *side.op != 0 ? Side::Where::inside : Side::Where::blind;
-            if (*side.op == 0) recorder.set_class(side.message, protocol, st.command->name);
+            if (*side.op == 0) set_class(st.command->name, recorder);
         } else {
             side.op = "";
-            recorder.set_class(side.message, protocol, objects ? "(object stream)" : "LOGIN");
+            set_class(objects ? "(object stream)" : "LOGIN", recorder);
         }
     }
     if (side.where == Side::Where::inside) {

@@ -52,6 +52,7 @@ struct CjdbcDissector::State {
     // The command that the client sent last.
     const cjdbc::CommandInfo* command = nullptr;
     std::uint32_t write_kind = 0;
+    std::int32_t command_class = kNoClass;
     MessageRef login = kNoMessage;
     std::uint64_t cursor_asked = 0;  // hash of the name in FetchNext and Close
     std::string sql;                 // its text, when it came in pieces or had to be changed

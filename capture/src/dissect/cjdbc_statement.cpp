@@ -123,7 +123,7 @@ void CjdbcDissector::statement(bool cut, Recorder& recorder) {
     std::string& name = class_text();
     name.assign(st.command->name).append(" ");
     name.append(statement_evidence(recorder, side.message, sql, cut));
-    recorder.set_class(side.message, protocol, name);
+    set_class(name, recorder);
     if (text.capacity() > 8 * 1024) text = {};
     if (st.sql.capacity() > 8 * 1024) st.sql = {};
 }
@@ -152,18 +152,17 @@ void CjdbcDissector::named(Recorder& recorder) {
     if (!cursor) return;
     st.cursor_asked = text_hash(name);
     const State::OpenCursor* open = st.find_cursor(st.cursor_asked);
-    if (fetches && open != nullptr && open->fetch_class != kNoClass)
-        recorder.messages.class_id[side.message] = open->fetch_class;
+    if (!fetches || open == nullptr || open->fetch_class == kNoClass) return;
+    st.command_class = open->fetch_class;
+    recorder.set_class(side.message, open->fetch_class);
 }
 
 // The answer being read leaves a cursor open: its rows will come without their types.
 void CjdbcDissector::keep_cursor(Recorder& recorder) {
     State& st = *state_;
-    const std::int64_t request = recorder.messages.request[st.side(Direction::to_client).message];
     std::int32_t fetch_class = kNoClass;
-    if (request >= 0 && recorder.messages.class_id[request] != kNoClass) {
-        std::string_view text =
-            recorder.classes.entries()[static_cast<std::size_t>(recorder.messages.class_id[request])].text;
+    if (st.answered != nullptr && st.command_class != kNoClass) {
+        std::string_view text = recorder.classes.entries()[static_cast<std::size_t>(st.command_class)].text;
         const std::size_t blank = text.find(' ');
         if (blank != std::string_view::npos) text.remove_prefix(blank + 1);
         std::string& name = class_text();
