@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
-from capture_packets import CLIENT, SERVER, Dialogue, Packet, read_pcap, unaccounted, write_pcap
+from capture_packets import (
+    ACK,
+    CLIENT,
+    PSH,
+    SERVER,
+    Dialogue,
+    Packet,
+    read_pcap,
+    unaccounted,
+    write_pcap,
+)
 
 from tapscope import capture
 from tapscope.store.codes import MessageFlag, MessageKind
@@ -90,3 +101,46 @@ def test_a_lost_login_hides_no_command_behind_it(tmp_path: Path) -> None:
     tables = read(tmp_path, packets[:login] + packets[login + 1 :])
     assert tables.counter("mysql.login_not_seen") == 1
     assert requests(tables) == requests(whole)[1:]
+
+
+def batches(*sizes: int, seed: int = 3) -> Dialogue:
+    """A client that sends several requests at once and waits for all answers; statuses count the requests."""
+    rng = random.Random(seed)
+    dialogue, number = Dialogue().open(), 0
+    for size in sizes:
+        for i in range(number, number + size):
+            dialogue.emit(CLIENT, PSH | ACK, ask(f"p{i}x"))
+            dialogue.seq[CLIENT] += len(ask(f"p{i}x"))
+        for i in range(number, number + size):
+            text = answer(200 + i, rng.choice([0, 40, 400, 1300]))
+            dialogue.emit(SERVER, PSH | ACK, text)
+            dialogue.seq[SERVER] += len(text)
+        number += size
+    return dialogue.close()
+
+
+def test_any_packet_of_pipelined_batches_lost_shifts_nothing(tmp_path: Path) -> None:
+    packets = batches(3, 1, 5, 4, 1, 2).packets
+    for lost in range(3, len(packets) - 3):
+        tables = read(tmp_path, packets[:lost] + packets[lost + 1 :])
+        frame = packets[lost][1]
+        for name, status, gone in requests(tables):
+            expected = 200 + int(name.removeprefix("GET /p").removesuffix("x"))
+            assert status in (expected, -1), (lost, name)
+            assert gone == (status == -1), (lost, name)
+            assert (status == -1) == (b"1.1 %d " % expected in frame), (lost, name)
+        assert not (tables.messages["flags"] & MessageFlag.INFERRED).any(), lost
+
+
+def test_a_client_that_keeps_requests_open_is_understood_behind_a_loss(tmp_path: Path) -> None:
+    dialogue, sent = Dialogue().open(), 0
+    for number in range(40):
+        while sent < min(number + 4, 40):
+            dialogue.emit(CLIENT, PSH | ACK, ask(f"w{sent}x"))
+            dialogue.seq[CLIENT] += len(ask(f"w{sent}x"))
+            sent += 1
+        dialogue.emit(SERVER, PSH | ACK, answer(200 + number, 100))
+        dialogue.seq[SERVER] += len(answer(200 + number, 100))
+    packets = without(dialogue.close().packets, b"1.1 213 ", b"GET /w20x")
+    found = {name: status for name, status, _ in requests(read(tmp_path, packets))}
+    assert found == {f"GET /w{i}x": -1 if i == 13 else 200 + i for i in range(40) if i != 20}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "dissect/dissector.hpp"
@@ -13,6 +14,7 @@ struct OpenRequest {
     std::uint64_t begin;     // stream offset of its first byte
     std::uint64_t peer_ack;  // what its first segment acknowledged of the other side
     std::uint32_t tag;       // the dissector's note on how to read the answer
+    bool after_loss;         // lost bytes before it may have held more requests
 };
 
 // FIFO of requests without a final response. One allocation per connection, reused.
@@ -30,6 +32,10 @@ public:
             items_.clear();
             head_ = 0;
         }
+    }
+    void clear() noexcept {
+        items_.clear();
+        head_ = 0;
     }
     void push(const OpenRequest& request) {
         if (head_ > 64 && head_ * 2 > items_.size()) {
@@ -61,25 +67,66 @@ struct MessageSide {
     bool current_truncated = false;
     bool ended = true;
     bool due = false;
-    bool after_gap = false;          // the next message is the first one after lost bytes
-    std::uint32_t base_seq = 0;      // raw sequence number of stream offset 0
+    bool after_gap = false;      // the next message is the first one after lost bytes
+    bool loss_unnoted = false;   // ... and so is the next request or response, behind messages of other kinds
+    std::uint32_t base_seq = 0;  // raw sequence number of stream offset 0
     MessageRef before = kNoMessage;  // the message before `current`, for late retransmissions
     std::uint64_t before_begin = 0;
     const char* remainder = nullptr;  // name under which bytes outside messages are counted
+
+    // Bytes were lost behind the last request or response.
+    bool loss_behind() const noexcept { return after_gap || loss_unnoted; }
+};
+
+// Several requests on the way, and bytes that were lost: which answer belongs to which request shows only at a moment
+// when it is known how many are open. Until then all that may be shifted is noted here, in stream order.
+struct Doubt {
+    static constexpr std::size_t kMaxNoted = 4096;  // requests and responses
+    struct Response {
+        MessageRef row;
+        std::int64_t request;  // the estimate
+        bool after_loss;       // lost bytes before it may have held more responses
+    };
+    std::vector<OpenRequest> requests;
+    std::vector<Response> responses;
+    std::uint64_t lost_packets = 0;  // of the stream to the client, at least
+    bool left_open = false;  // requests stayed open when the client went on: it may not wait for all answers
+};
+
+// How many requests are open when the client has read all that was sent and goes on: none for one that waits for the
+// answers to a batch, always the same number for one that sends a request for each answer.
+class StandingRequests {
+public:
+    void observe(std::size_t open) noexcept {
+        const auto seen = static_cast<std::int32_t>(open < 0xFFFF ? open : 0xFFFF);
+        value_ = value_ == kNeverSeen || value_ == seen ? seen : kVarying;
+    }
+    bool seen() const noexcept { return value_ != kNeverSeen; }
+    bool varying() const noexcept { return value_ == kVarying; }
+    std::size_t count() const noexcept { return value_ > 0 ? static_cast<std::size_t>(value_) : 0; }
+
+private:
+    static constexpr std::int32_t kNeverSeen = -1, kVarying = -2;
+    std::int32_t value_ = kNeverSeen;
 };
 
 struct Exchange {
     MessageSide side[2];  // by Direction
     RequestQueue requests;
+    std::unique_ptr<Doubt> doubt;
     std::int32_t conn = -1;
     Protocol protocol = Protocol::unknown;
-    bool pipelined = false;        // the client was seen to send a request before the answer to the last
+    bool pipelined = false;  // the client was seen to send a request before the answer to the last
+    bool pipelines = false;  // the same, ever
+    StandingRequests standing;
     std::uint64_t lost_begin = 0;  // last loss in the stream to the client that hid message borders
     std::uint64_t lost_end = 0;
     std::uint64_t request_lost_begin = 0;  // last such loss in the stream to the server; 0 none
-    bool lost_inside = false;              // it took the end of a message that was begun
-    std::uint64_t mean_answer = 0;         // bytes of a response, running mean
-    std::uint64_t endpoint_hash = 0;       // of "addr:port" of the client
+    std::uint64_t answers_at_request_loss =
+        0;                            // bytes to the client that the lost ones cannot have asked for
+    bool lost_inside = false;         // it took the end of a message that was begun
+    std::uint64_t mean_answer = 0;    // bytes of a response, running mean
+    std::uint64_t endpoint_hash = 0;  // of "addr:port" of the client
     bool endpoint_known = false;
 
     MessageSide& at(Direction d) noexcept { return side[static_cast<unsigned>(d)]; }

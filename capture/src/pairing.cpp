@@ -21,61 +21,106 @@ void Recorder::drop_answer_lost() {
 // The stream to the client is over: requests whose answer may have been among its lost bytes.
 void Recorder::close_unanswered() {
     RequestQueue& open = exchange_->requests;
+    if (exchange_->doubt != nullptr) [[unlikely]] {
+        // The server closes when it has answered all: at least the count of requests does not speak against it.
+        if (open.empty() && !window_.aborted && !exchange_->standing.varying())
+            settle_doubt(0, exchange_->at(Direction::to_server).loss_behind(),
+                         exchange_->at(Direction::to_client).loss_behind());
+        else
+            abandon_doubt();
+    }
     const std::uint64_t lost_begin = exchange_->lost_begin, lost_end = exchange_->lost_end;
     while (!open.empty() && std::max(lost_begin, open.front().peer_ack) < lost_end) drop_answer_lost();
 }
 
-void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag) {
+// How many packets of usual size the last loss in the stream to the client takes.
+std::uint64_t Recorder::packets_lost() const noexcept {
+    constexpr std::uint64_t kUsualSegment = 1460;  // bytes
+    return (exchange_->lost_end - exchange_->lost_begin + kUsualSegment - 1) / kUsualSegment;
+}
+
+void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag, bool after_loss) {
     const std::uint64_t ack = ack_of_byte(offset);
     RequestQueue& open = exchange_->requests;
+    const OpenRequest request{row, offset, ack, tag, after_loss};
+    if (exchange_->doubt != nullptr) [[unlikely]] {
+        const bool read = all_read(ack);
+        if (read && standing_known(after_loss)) {
+            settle_doubt(exchange_->standing.count(), after_loss,
+                         exchange_->at(Direction::to_client).loss_behind());
+        } else {
+            if (read && !open.empty()) exchange_->doubt->left_open = true;
+            note_request(request);
+        }
+    } else if (!after_loss && !exchange_->at(Direction::to_client).loss_behind() && all_read(ack)) {
+        exchange_->standing.observe(open.size());
+    }
     if (open.empty()) {
         exchange_->pipelined = false;
-    } else if (ack > open.back().peer_ack &&
-               std::max(exchange_->lost_begin, open.front().peer_ack) < std::min(exchange_->lost_end, ack)) {
+    } else if (exchange_->doubt == nullptr && ack > open.back().peer_ack &&
+               std::max(exchange_->lost_begin, open.front().peer_ack) < std::min(exchange_->lost_end, ack) &&
+               (exchange_->standing.seen() ? exchange_->standing.count() == 0
+                                           : open.size() <= packets_lost())) {
         // The client went on after bytes that the tap never saw: the answers were among them.
         while (!open.empty()) drop_answer_lost();
     } else {
-        exchange_->pipelined = true;
+        exchange_->pipelined = exchange_->pipelines = true;
         counters.add("pairing.pipelined_request", 1, Unit::messages);
         if (open.size() >= RequestQueue::kMaxOpen) {
             counters.add("pairing.queue_overflow", 1, Unit::messages);
             open.pop();
         }
     }
-    open.push({row, offset, ack, tag});
+    // Lost bytes before this request or before an older one may have held requests that are still to be answered.
+    const bool unanswered_lost =
+        after_loss && (exchange_->pipelines || ack <= exchange_->answers_at_request_loss);
+    const bool behind_loss = exchange_->pipelined && open.front().after_loss;
+    if ((unanswered_lost || behind_loss) && exchange_->doubt == nullptr) [[unlikely]] {
+        begin_doubt();
+        note_request(request);
+    }
+    open.push(request);
 }
 
 // The first response after lost or unreadable bytes, at `offset`: drops the requests whose answers were among them.
-void Recorder::close_answered(std::uint64_t offset, std::uint64_t ack) {
+void Recorder::close_before(std::uint64_t offset, std::uint64_t ack) {
     RequestQueue& open = exchange_->requests;
-    std::size_t answered = 0;
-    if (!exchange_->pipelined) {
+    if (open.empty()) return;
+    if (exchange_->doubt == nullptr && !exchange_->pipelined) {
         // A client that sends one request at a time has acknowledged all bytes before an answer when it asks for it:
         // so this answers the request that acknowledged most without going beyond `offset`.
+        std::size_t answered = 0;
         std::uint64_t most = 0;
         for (std::size_t i = 0; i < open.size() && open.at(i).begin < ack; ++i)
             if (open.at(i).peer_ack <= offset && open.at(i).peer_ack > most) {
                 most = open.at(i).peer_ack;
                 answered = i;
             }
-    } else if (exchange_->lost_end > exchange_->lost_begin && exchange_->mean_answer > 0) {
-        // With several requests on the way only the number of bytes tells how many answers they held.
-        const std::uint64_t span = offset - std::min(offset, exchange_->lost_begin);
-        const std::uint64_t mean = exchange_->mean_answer;
-        answered =
-            exchange_->lost_inside ? span / mean : std::max<std::uint64_t>(1, (span + mean / 2) / mean);
-        answered = std::min(answered, open.empty() ? 0 : open.size() - 1);
+        for (; answered > 0; --answered) drop_answer_lost();
+        return;
     }
-    for (; answered > 0; --answered) drop_answer_lost();
+    // With several requests on the way the number of lost packets and bytes tells for now how many answers they held.
+    if (exchange_->doubt == nullptr) begin_doubt();
+    const std::uint64_t packets = packets_lost(), mean = exchange_->mean_answer;
+    exchange_->doubt->lost_packets += packets;
+    if (packets == 0) return;
+    const std::uint64_t span = offset - std::min(offset, exchange_->lost_begin);
+    const std::uint64_t least = exchange_->lost_inside ? 0 : 1;
+    const std::uint64_t most = std::max(least, packets - 1 + least);
+    std::uint64_t held = least;
+    if (mean > 0) held = std::clamp((exchange_->lost_inside ? span : span + mean / 2) / mean, least, most);
+    for (std::uint64_t i = std::min<std::uint64_t>(held, open.size() - 1); i > 0; --i) open.pop();
 }
 
 // The request that a response or interim at `offset` answers; -1 none.
-std::int64_t Recorder::answered(MessageKind kind, std::uint64_t offset) {
+std::int64_t Recorder::answered(MessageRef row, MessageKind kind, std::uint64_t offset, bool after_loss) {
     RequestQueue& open = exchange_->requests;
+    std::int64_t found = -1;
     if (!open.empty()) {
         const OpenRequest& front = open.front();
         const std::uint64_t ack = ack_of_byte(offset);
         const bool answer_lost =
+            exchange_->doubt == nullptr &&
             std::max(exchange_->lost_begin, front.peer_ack) < std::min(exchange_->lost_end, offset);
         const bool later_request_lost =
             exchange_->request_lost_begin > front.begin && exchange_->request_lost_begin < ack;
@@ -83,11 +128,14 @@ std::int64_t Recorder::answered(MessageKind kind, std::uint64_t offset) {
             // Both the answer to `front` and a request behind it are in gaps: this answers the one that was lost.
             while (!open.empty()) drop_answer_lost();
         } else if (front.begin < ack) {
-            return static_cast<std::int64_t>(front.row);
+            found = static_cast<std::int64_t>(front.row);
         }
     }
-    if (kind == MessageKind::response) counters.add("pairing.orphan_response", 1, Unit::messages);
-    return -1;
+    if (exchange_->doubt != nullptr && kind == MessageKind::response) [[unlikely]]
+        note_response(row, found, after_loss);
+    if (found < 0 && kind == MessageKind::response)
+        counters.add("pairing.orphan_response", 1, Unit::messages);
+    return found;
 }
 
 }  // namespace tapscope

@@ -51,8 +51,10 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     messages.tcp_seq[row] = side.base_seq + static_cast<std::uint32_t>(offset);
     messages.flags[row] = side.after_gap ? message_flag::resynchronised : 0;
     messages.request[row] = -1;
-    const bool first_after_loss = side.after_gap;
+    const bool first_after_loss = side.after_gap || side.loss_unnoted;
     side.after_gap = false;
+    // Only requests and responses count where it is asked which of them may be missing.
+    side.loss_unnoted = first_after_loss && kind != MessageKind::request && kind != MessageKind::response;
     side.before = side.current;
     side.before_begin = side.current_begin;
     side.current = ref;
@@ -62,10 +64,10 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     side.current_truncated = false;
     side.ended = false;
     if (kind == MessageKind::request)
-        open_request(ref, offset, tag);
+        open_request(ref, offset, tag, first_after_loss);
     else if (kind != MessageKind::one_way) {
-        if (first_after_loss) close_answered(offset, ack_of_byte(offset));
-        side.current_answers = messages.request[row] = answered(kind, offset);
+        if (first_after_loss) close_before(offset, ack_of_byte(offset));
+        side.current_answers = messages.request[row] = answered(ref, kind, offset, first_after_loss);
         if (first_after_loss && kind == MessageKind::response)
             exchange_->lost_begin = exchange_->lost_end = 0;
     }
@@ -173,6 +175,7 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
         exchange_->lost_end = end;
     } else {
         exchange_->request_lost_begin = begin;
+        exchange_->answers_at_request_loss = exchange_->at(Direction::to_client).delivered;
     }
 }
 

@@ -165,10 +165,22 @@ public:
 private:
     std::int64_t time_of_byte(std::uint64_t offset) const noexcept;
     std::uint64_t ack_of_byte(std::uint64_t offset) const noexcept;
-    std::int64_t answered(MessageKind kind, std::uint64_t offset);
-    void close_answered(std::uint64_t offset, std::uint64_t ack);
+    // pairing.cpp
+    std::int64_t answered(MessageRef row, MessageKind kind, std::uint64_t offset, bool after_loss);
+    void open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag, bool after_loss);
+    void close_before(std::uint64_t offset, std::uint64_t ack);
+    std::uint64_t packets_lost() const noexcept;
     void drop_answer_lost();
     void close_unanswered();
+    // pairing_doubt.cpp
+    void begin_doubt();
+    void note_request(const OpenRequest& request);
+    void note_response(MessageRef row, std::int64_t request, bool after_loss);
+    bool all_read(std::uint64_t ack) const noexcept;
+    bool standing_known(bool after_loss) const noexcept;
+    void settle_doubt(std::size_t standing, bool request_lost_behind, bool response_lost_behind);
+    void abandon_doubt();
+    void answered_by(MessageRef response, std::int64_t request);
     // Writes to a row, or notes an amendment when the row was handed over.
     template <class T>
     void write(Column<T>& column, MessageColumn name, MessageRef ref, T value) {
@@ -188,7 +200,6 @@ private:
     void amend(MessageRef ref, MessageColumn column, Change change, std::int64_t value);
     void add_missing(MessageSide& side, std::uint64_t bytes);
     void take_answered(const MessageSide& side) noexcept;
-    void open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag);
     void close_current(MessageSide& side, std::uint64_t offset);
     void outside_bytes(MessageSide& side, std::uint64_t to);
     void append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind, std::uint64_t hash);

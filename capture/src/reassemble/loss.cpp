@@ -93,7 +93,8 @@ bool Tracker::declare_missing(Connection& connection, unsigned side, bool force)
             mine.stuck_packet = packets_;
         }
         if (!waited(mine.stuck_packet, connection.last_ns)) return false;
-        const std::uint64_t end = force ? mine.acked : mine.stuck_ack;
+        const std::uint64_t end =
+            mine.stuck_ack;  // one acknowledgement's worth: the last number may be a FIN's
         if (end == mine.next + 1 && mine.acked == end && !mine.fin_seen) {
             // One number more than there are bytes: more likely a FIN that was not seen than a byte.
             if (mine.fin_inferred) return false;
