@@ -42,10 +42,8 @@ public:
                     tracker_.other_packet();
                 }
             }
-            for (std::size_t i = 0; i < decoded; ++i) {
-                payload_ += segments[i].captured;
-                tracker_.segment(segments[i]);
-            }
+            for (std::size_t i = 0; i < decoded; ++i) payload_ += segments[i].captured;
+            tracker_.segments({segments.data(), decoded});
             segments_ += decoded;
             packets_ += n;
             batch = batch.subspan(n);
@@ -73,7 +71,7 @@ public:
     std::uint64_t segment_count() const noexcept { return segments_; }
 
 private:
-    static constexpr std::size_t kAhead = 16;
+    static constexpr std::size_t kAhead = Tracker::kMaxBatch;
     static_assert(kAhead <= PacketDecoder::kPayloadsKept);
 
     // Counters that the hot path keeps elsewhere: what came since the last time.

@@ -22,6 +22,14 @@ public:
         return kNone;
     }
 
+    // An index that `find` probably gives: its hash agrees in 32 bits, nothing else was compared.
+    std::uint32_t guess(std::uint64_t hash) const noexcept {
+        const std::uint32_t tag = fold(hash);
+        std::size_t i = home(tag);
+        while (slots_[i].index != kNone && slots_[i].tag != tag) i = (i + 1) & mask_;
+        return slots_[i].index;
+    }
+
     void insert(std::uint64_t hash, std::uint32_t index) {
         if ((++size_) * 2 > slots_.size()) grow();
         place(fold(hash), index);

@@ -11,14 +11,31 @@ Tracker::Tracker(Recorder& recorder, const Limits& limits,
                  std::unordered_map<std::uint16_t, Protocol> port_map)
     : recorder_(recorder), limits_(limits), port_map_(std::move(port_map)), recent_(limits.copy_within_ns) {}
 
-void Tracker::segment(const Segment& s) {
+void Tracker::segments(std::span<const Segment> batch) {
+    std::array<std::uint32_t, kMaxBatch> guesses;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+        guesses[i] = table_.guess(batch[i].hash);
+        if (guesses[i] != FlowTable::kNone) at(guesses[i]).prefetch();
+    }
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+        if (guesses[i] == FlowTable::kNone || batch[i].captured == 0) continue;
+        const Connection& connection = at(guesses[i]);
+        if (connection.conversation) connection.conversation->prefetch(connection.direction(batch[i].side));
+    }
+    for (std::size_t i = 0; i < batch.size(); ++i) segment(batch[i], guesses[i]);
+}
+
+void Tracker::segment(const Segment& s, std::uint32_t guess) {
     ++packets_;
     now_ns_ = std::max(now_ns_, s.time_ns);
     if (packets_ >= next_due_packet_ || now_ns_ >= next_due_ns_) [[unlikely]]
         look_at_due();
-    const std::uint32_t index = look_up(s);
-    if (index == FlowTable::kNone) [[unlikely]]
-        return slow_path(index, s);
+    // The guess is right if the slot is still of this connection: of one key, at most one is in the table.
+    std::uint32_t index = guess;
+    if (index == FlowTable::kNone || at(index).id < 0 || at(index).key != s.key) [[unlikely]] {
+        index = look_up(s);
+        if (index == FlowTable::kNone) return slow_path(index, s);
+    }
     Connection& connection = at(index);
     using namespace tcp_flag;
     if (connection.plain && (s.flags & (syn | fin | rst | ack)) == ack && s.missing == 0) [[likely]] {

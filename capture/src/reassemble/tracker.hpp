@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -66,7 +67,11 @@ public:
         table_.prefetch(segment.hash);
         if (segment.captured > 0) recent_.prefetch(segment);
     }
-    void segment(const Segment& segment);
+    static constexpr std::size_t kMaxBatch = 16;
+    // At most kMaxBatch segments in the order they came. What they need of their connections is fetched into the cache
+    // for all of them before the first one is looked at.
+    void segments(std::span<const Segment> batch);
+    void segment(const Segment& s) { segment(s, FlowTable::kNone); }
     // A packet that is no TCP segment passed: it counts where packets are counted.
     void other_packet() noexcept { ++packets_; }
     // Time went by without packets (live captures).
@@ -95,6 +100,7 @@ private:
     static constexpr std::size_t kMaxListeners = 64 * 1024;
 
     Connection& at(std::uint32_t index) noexcept { return (*pool_[index / kChunk])[index % kChunk]; }
+    void segment(const Segment& segment, std::uint32_t guess);
     std::uint32_t look_up(const Segment& segment) noexcept;
     std::uint32_t create(const Segment& segment, unsigned client_side);
     void release(std::uint32_t index);
