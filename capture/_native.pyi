@@ -11,6 +11,7 @@ def read_files(
     port_map: Mapping[int, int],
     progress: Callable[[int, int], None] | None,
     limits: Mapping[str, int],
+    tls_keylog: str,
 ) -> dict[str, Any]: ...
 
 class Capture:

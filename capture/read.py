@@ -65,12 +65,14 @@ def read_files(
     port_map: Mapping[int, int] | None = None,
     progress: Progress | None = None,
     limits: Mapping[str, int] | None = None,
+    tls_keylog: str | os.PathLike[str] | None = None,
 ) -> CaptureTables:
     """Read pcap and pcapng files (plain, gzip, zstd, xz; "-" is standard input), merged in time order.
 
     `salt` (16 bytes, random when None) keys the evidence hashes; `port_map` gives the Protocol of a TCP port
     where content is not to decide; `limits` overrides bounds of the engine (reorder_packets, held_bytes,
-    held_bytes_of_stream, connections). Ctrl-C ends the reading; what was read is returned with `interrupted`
+    held_bytes_of_stream, connections). `tls_keylog` is a file with TLS secrets in the format of SSLKEYLOGFILE;
+    secrets inside pcapng files are used, too. Ctrl-C ends the reading; what was read is returned with `interrupted`
     set. Raises TapscopeError with path, offset and remedy for what is not a capture; a file that is cut is
     read up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
     """
@@ -84,6 +86,7 @@ def read_files(
             _ports(port_map),
             progress,
             dict(limits or {}),
+            _keylog(tls_keylog),
         )
     except _native.SourceError as error:
         raise _as_tapscope_error(error) from None
@@ -139,6 +142,21 @@ def capture_live(
         return CaptureTables(**capture.tables(interrupted))
     except _native.SourceError as error:
         raise _as_tapscope_error(error) from None
+
+
+def _keylog(path: str | os.PathLike[str] | None) -> str:
+    if path is None:
+        return ""
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise TapscopeError(
+            f"the TLS key log cannot be read: {error.strerror}",
+            path=os.fspath(path),
+            remedy="Name the file that SSLKEYLOGFILE pointed to in the client or server.",
+        ) from None
+    return os.fspath(path)
 
 
 def _salt(salt: bytes | None) -> bytes:

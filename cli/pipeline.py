@@ -36,6 +36,7 @@ class TraceOptions:
     port_map: dict[int, str] = field(default_factory=dict)
     keep_text: bool = False
     keep_evidence: bool = False
+    tls_keylog: Path | None = None
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
@@ -85,6 +86,7 @@ def trace(
             [str(path) for path in found.captures],
             keep_text=options.keep_text,
             port_map=port_codes(options.port_map),
+            tls_keylog=options.tls_keylog,
             progress=_told(progress, "reading packets"),
         )
         done("read")

@@ -23,7 +23,13 @@ class Protocol(IntEnum):
     GRPC = 12  # calls over HTTP/2
 
 
-DISSECTED = (Protocol.HTTP, Protocol.AJP, Protocol.CJDBC, Protocol.MYSQL)
+DISSECTED = (
+    Protocol.TLS,
+    Protocol.HTTP,
+    Protocol.AJP,
+    Protocol.CJDBC,
+    Protocol.MYSQL,
+)
 """Protocols whose messages the engine reads; the ones that a port map may name."""
 
 

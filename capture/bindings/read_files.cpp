@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "bytes.hpp"
+#include "dissect/tls_keys.hpp"
 #include "source/merge.hpp"
 
 namespace tapscope::bindings {
@@ -41,10 +42,21 @@ void set_limits(Limits& limits, const std::unordered_map<std::string, std::int64
 
 namespace {
 
+// Secrets come before the packets that need them: a pcapng file holds them in a block of their own.
+void take_secrets(const MergedSources& sources, const Settings& settings) {
+    for (const auto& source : sources.sources()) {
+        const std::string lines = source->take_secrets();
+        if (!lines.empty()) settings.tls_keys->add(lines);
+    }
+}
+
 py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt, bool keep_text,
                     const PortMap& port_map, const Progress& progress,
-                    const std::unordered_map<std::string, std::int64_t>& limits) {
+                    const std::unordered_map<std::string, std::int64_t>& limits,
+                    const std::string& tls_keylog) {
     Settings settings = make_settings(salt, keep_text, port_map);
+    settings.tls_keys = std::make_shared<TlsKeyLog>(tls_keylog);
+    settings.tls_keys->refresh();
     set_limits(settings.limits, limits);
     Engine engine(settings);
     bool interrupted = false;
@@ -64,6 +76,7 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
         while (!interrupted) {
             sources.fill(batch);
             if (batch.empty()) break;
+            take_secrets(sources, settings);
             engine.packets(batch);
             interrupted = pulse.interrupted(sources.bytes_done(), sources.bytes_total());
         }
@@ -81,7 +94,7 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
 
 void define_read_files(py::module_& m) {
     m.def("read_files", &read_files, py::arg("paths"), py::arg("salt"), py::arg("keep_text"),
-          py::arg("port_map"), py::arg("progress"), py::arg("limits"));
+          py::arg("port_map"), py::arg("progress"), py::arg("limits"), py::arg("tls_keylog"));
 }
 
 }  // namespace tapscope::bindings

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@
 #include "hash.hpp"
 
 namespace tapscope {
+
+class TlsKeyLog;
 
 // A segment whose bytes wait for more behind them: bytes before `end` (and behind the mark before it) came with it.
 struct Mark {
@@ -117,6 +120,9 @@ public:
 
     // --- for the driver -------------------------------------------------------------------------------------------
     void attach(Exchange& exchange) noexcept { exchange_ = &exchange; }
+    Exchange& attached() noexcept { return *exchange_; }
+    // A tunnel's bytes up to `at` are through: the last `inside` of them are accounted for by what they carried.
+    void carried(Direction direction, std::uint64_t at, std::uint64_t inside);
     Window& window() noexcept { return window_; }
 
     // A packet of `time_ns` brings the bytes of `direction` up to `offset`: resolves the end of a message that is
@@ -151,9 +157,17 @@ public:
 
     HashKey key() const noexcept { return key_; }
 
+<<<<<<< HEAD
     // The rows so far, and goes on with empty tables. References to messages stay valid for good.
     Tables hand_over();
 
+=======
+    std::shared_ptr<TlsKeyLog> tls_keys;  // null: nothing is decrypted
+
+    ConnectionColumns connections;
+    MessageColumns messages;
+    EvidenceColumns evidence;
+>>>>>>> 032a3bd (wip)
     ClassDictionary classes;
     AvaticaStatements avatica_statements;
     Counters counters;

@@ -48,6 +48,12 @@ from tapscope.store.codes import EvidenceMode
     help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
 )
 @click.option(
+    "--tls-keylog",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Secrets of TLS connections, as SSLKEYLOGFILE writes them.",
+)
+@click.option(
     "--keep-text",
     is_flag=True,
     help="Also store one raw text per class (it may hold private data).",
@@ -62,6 +68,7 @@ def trace(
     min_probability: float,
     window: int,
     port_map: dict[int, str],
+    tls_keylog: Path | None,
     keep_text: bool,
     keep_evidence: bool,
     force: bool,
@@ -80,7 +87,7 @@ def trace(
     from tapscope.store.runfile import RunFile
 
     options = pipeline.TraceOptions(
-        EvidenceMode[evidence.upper()], min_probability, window, port_map, keep_text, keep_evidence
+        EvidenceMode[evidence.upper()], min_probability, window, port_map, keep_text, keep_evidence, tls_keylog
     )
     with progress_bar() as progress:
         path = pipeline.trace(inputs, output, options, force=force, progress=progress)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dissect/nested.hpp"
 #include "dissect/proxy_header.hpp"
 
 namespace tapscope {
@@ -99,6 +100,13 @@ Bytes Conversation::parse_some(Direction direction, Half& half, Bytes bytes, Par
 // Both directions speak `next` from here on. False when it cannot be read or is to be found from content.
 bool Conversation::switch_to(Protocol next) {
     exchange_.protocol = next;
+    if (next == Protocol::tls && dissector_.index() != 0) {
+        // STARTTLS: what was spoken so far goes on inside.
+        auto inside = std::make_unique<Nested>(recorder_);
+        inside->conversation().dissector_ = std::move(dissector_);
+        dissector_.emplace<TlsDissector>().carry(std::move(inside));
+        return true;
+    }
     if (next != Protocol::unknown && emplace_dissector(dissector_, next)) return true;
     dissector_.emplace<0>();
     for (Half& half : halves_) half.probes = next == Protocol::unknown ? 0 : kMaxProbes + 1;
@@ -140,27 +148,6 @@ void Conversation::drop_kept(Half& half) noexcept {
     half.marks.clear();
 }
 
-namespace {
-
-// Whole TLS records, or the start of a hello (RFC 8446 sections 4 and 5.1): content type, version 3.x, length. Its
-// bytes must not be taken for a protocol that can be read.
-bool is_tls(Bytes bytes) noexcept {
-    constexpr std::uint8_t first_type = 20, last_type = 24, handshake = 22, client_hello = 1,
-                           server_hello = 2;
-    bool any = false;
-    while (bytes.size() >= 6) {
-        if (bytes[0] < first_type || bytes[0] > last_type || bytes[1] != 3 || bytes[2] > 4) return false;
-        const std::size_t size = 5 + std::size_t{bytes[3]} * 256 + bytes[4];
-        if (size > bytes.size())
-            return any || (bytes[0] == handshake && (bytes[5] == client_hello || bytes[5] == server_hello));
-        any = true;
-        bytes = bytes.subspan(size);
-    }
-    return any;
-}
-
-}  // namespace
-
 // Finds the protocol from the start of a stream or, joined midstream, of a segment. Returns true when `bytes` can be
 // parsed now; otherwise they are kept or counted as unknown.
 bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::uint64_t end,
@@ -177,16 +164,6 @@ bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::
         joined = !half.kept.empty();
     }
     if (fixed_ != Protocol::unknown) return settle(fixed_, direction, half, !joined);
-    if (!joined && is_tls(bytes)) {
-        recorder_.counters.add("tls.connection", 1, Unit::connections);
-        for (Half& either : halves_) {
-            either.probes = kMaxProbes + 1;
-            drop_kept(either);
-        }
-        exchange_.protocol = Protocol::tls;
-        for (MessageSide& side : exchange_.side) side.remainder = "tls";
-        return false;
-    }
     ++half.probes;
     Probed probed = probe_all(joined ? Bytes(half.kept) : bytes, direction);
     bool alone = !joined;

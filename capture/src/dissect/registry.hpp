@@ -12,13 +12,21 @@
 #include "dissect/dissector.hpp"
 #include "dissect/http.hpp"
 #include "dissect/mysql.hpp"
+#include "dissect/tls.hpp"
 #include "record.hpp"
 
 namespace tapscope {
 
 // Order matters only where two probes say yes: the more specific protocol first.
-using AnyDissector =
-    std::variant<std::monostate, HttpDissector, AjpDissector, CjdbcDissector, MysqlDissector>;
+// clang-format off
+using AnyDissector = std::variant<
+    std::monostate,
+    TlsDissector,
+    HttpDissector,
+    AjpDissector,
+    CjdbcDissector,
+    MysqlDissector>;
+// clang-format on
 
 struct Probed {
     Probe answer = Probe::no;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "counters.hpp"
@@ -72,8 +73,11 @@ public:
     virtual std::uint64_t bytes_done() const noexcept = 0;   // of the file as it lies on the disk
     virtual std::uint64_t bytes_total() const noexcept = 0;  // 0: not known
     const SourceReport& report() const noexcept { return report_; }
+    // Lines of a TLS key log that came with the packets, since the last call.
+    std::string take_secrets() { return std::exchange(secrets_, {}); }
 
 protected:
+    std::string secrets_;
     // Every packet passes here once.
     void note(const Packet& packet) noexcept {
         ++report_.packets;

@@ -14,6 +14,7 @@ enum Block : std::uint32_t {
     kSimplePacket = 3,
     kStatistics = 5,
     kEnhancedPacket = 6,
+    kSecrets = 10,
     kSection = 0x0A0D0D0A,
 };
 constexpr std::uint32_t kByteOrder = 0x1A2B3C4D;
@@ -186,6 +187,13 @@ void PcapngFile::block(std::uint32_t type, const std::uint8_t* body, std::size_t
             packet(0, 0, body + 4, size - 4, captured, length, batch);
             last_ns_ = time;
             if (batch.size() > before) batch.back().time_ns = time;
+            return;
+        }
+        case kSecrets: {  // type u32, length u32, data
+            constexpr std::uint32_t tls_key_log = 0x544c534b;
+            if (size < 8 || u32(body + 4) > size - 8) return counters_.add("source.bad_block");
+            if (u32(body) != tls_key_log) return counters_.add("source.other_secrets");
+            secrets_.append(reinterpret_cast<const char*>(body) + 8, u32(body + 4)).push_back('\n');
             return;
         }
         default:

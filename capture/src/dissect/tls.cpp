@@ -1,0 +1,339 @@
+#include "dissect/tls.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "bytes.hpp"
+#include "dissect/nested.hpp"
+#include "dissect/tls_keys.hpp"
+#include "dissect/tls_session.hpp"
+#include "record.hpp"
+
+namespace tapscope {
+namespace {
+
+constexpr std::uint8_t kChangeCipherSpec = 20, kHandshake = 22, kApplicationData = 23, kHeartbeat = 24;
+constexpr std::uint8_t kClientHello = 1, kServerHello = 2, kFinished = 20, kKeyUpdate = 24;
+constexpr std::size_t kHeader = TlsSession::kHeader;
+// The shortest record that holds a byte: by it, bytes that were lost bound the records that were lost.
+constexpr std::uint64_t kShortestRecord = 22, kMostRecordsTried = 512;
+
+// RFC 8446, section 4.1.3: a ServerHello with this random is a HelloRetryRequest.
+constexpr ClientRandom kHelloRetry = {0xCF, 0x21, 0xAD, 0x74, 0xE5, 0x9A, 0x61, 0x11, 0xBE, 0x1D, 0x8C,
+                                      0x02, 0x1E, 0x65, 0xB8, 0x91, 0xC2, 0xA2, 0x11, 0x16, 0x7A, 0xBB,
+                                      0x8C, 0x5E, 0x07, 0x9E, 0x09, 0xE2, 0xC8, 0xA8, 0x33, 0x9C};
+
+bool is_header(Bytes bytes) noexcept {
+    return bytes[0] >= kChangeCipherSpec && bytes[0] <= kHeartbeat && bytes[1] == 3 && bytes[2] <= 4 &&
+           load_be16(&bytes[3]) <= TlsSession::kMaxRecord - kHeader;
+}
+
+std::size_t record_size(Bytes bytes) noexcept { return kHeader + load_be16(&bytes[3]); }
+
+// Reads fields off the front; once too short, it stays empty and `good` is false.
+struct Fields {
+    Bytes rest;
+    bool good = true;
+    Bytes take(std::size_t n) noexcept {
+        if (n > rest.size()) {
+            good = false;
+            rest = {};
+            return {};
+        }
+        const Bytes taken = rest.first(n);
+        rest = rest.subspan(n);
+        return taken;
+    }
+    std::size_t number(std::size_t size) noexcept {
+        std::size_t value = 0;
+        for (const std::uint8_t byte : take(size)) value = value << 8 | byte;
+        return value;
+    }
+};
+
+// Follows handshake messages through the plaintext of records: they may share records and be cut by them.
+struct HandshakeReader {
+    std::array<std::uint8_t, 4> head{};
+    std::uint32_t have = 0, left = 0;
+
+    // Calls `done(type)` for every message that ends in these bytes.
+    template <class Done>
+    void read(Bytes plain, Done done) {
+        while (!plain.empty()) {
+            if (have < head.size()) {
+                head[have++] = plain[0];
+                plain = plain.subspan(1);
+                if (have < head.size()) continue;
+                left = load_be32(head.data()) & 0xffffff;
+            } else {
+                const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(left, plain.size()));
+                left -= n;
+                plain = plain.subspan(n);
+            }
+            if (have == head.size() && left == 0) {
+                done(head[0]);
+                have = 0;
+            }
+        }
+    }
+};
+
+}  // namespace
+
+struct TlsState {
+    struct Half {
+        bool ciphered = false;    // its records are encrypted from here on
+        bool unreadable = false;  // they cannot be opened
+        bool lost = false;        // a record's border must be found again
+        std::uint64_t missing = 0;
+        std::uint32_t after_hello = 0;  // records of application data since the ServerHello of TLS 1.3
+        MessageRef message = kNoMessage;
+        HandshakeReader handshake;
+    };
+    Half half[2];
+    TlsHello hello;
+    bool client_hello_seen = false, early_data_offered = false, looked_up = false;
+    Direction speaker = Direction::to_client;
+    bool spoken = false;
+    std::unique_ptr<TlsSession> session;
+    std::unique_ptr<Nested> nested;
+
+    Half& at(Direction direction) noexcept { return half[static_cast<unsigned>(direction)]; }
+    bool can_open(Direction direction) noexcept {
+        return at(direction).ciphered && !at(direction).unreadable && (session || !looked_up);
+    }
+
+    void look_up(Recorder& recorder);
+    void read_hello(Direction direction, Bytes body, Recorder& recorder);
+    void read_client_hello(Fields& fields);
+    bool read_server_hello(Fields& fields);
+    Parsed open(Direction direction, Bytes record, Recorder& recorder);
+    void opened(Direction direction, std::size_t at_byte, std::size_t size, const TlsSession::Opened& what,
+                const std::uint8_t* plain, Recorder& recorder);
+    void by_counting(Direction direction, std::uint8_t type, std::size_t size, Recorder& recorder);
+    void opaque_message(Direction direction, std::size_t size, Recorder& recorder);
+    Parsed find_border(Direction direction, Bytes bytes, Recorder& recorder);
+};
+
+TlsDissector::TlsDissector() : state_(std::make_unique<TlsState>()) {}
+TlsDissector::TlsDissector(TlsDissector&&) noexcept = default;
+TlsDissector& TlsDissector::operator=(TlsDissector&&) noexcept = default;
+TlsDissector::~TlsDissector() = default;
+
+void TlsDissector::carry(std::unique_ptr<Nested> inside) { state_->nested = std::move(inside); }
+
+// Whole records, or the start of a hello.
+Probe TlsDissector::probe(Bytes bytes, Direction) noexcept {
+    bool any = false;
+    while (bytes.size() > kHeader) {
+        if (!is_header(bytes)) return Probe::no;
+        const std::size_t size = record_size(bytes);
+        if (size > bytes.size()) {
+            const bool hello =
+                bytes[0] == kHandshake && (bytes[5] == kClientHello || bytes[5] == kServerHello);
+            return any || hello ? Probe::yes : Probe::no;
+        }
+        any = true;
+        bytes = bytes.subspan(size);
+    }
+    return any ? Probe::yes : Probe::no;
+}
+
+Parsed TlsDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
+    TlsState& state = *state_;
+    TlsState::Half& half = state.at(direction);
+    if (half.lost) {
+        const Parsed found = state.find_border(direction, bytes, recorder);
+        if (half.lost || found.consumed > 0) return found;
+    }
+    if (bytes.size() < kHeader) return {};
+    if (!is_header(bytes)) return {Step::malformed, 0, "tls.bad_record"};
+    const std::uint8_t type = bytes[0];
+    const std::size_t size = record_size(bytes);
+    if (type == kHandshake && !half.ciphered) {
+        if (bytes.size() < size) return {};
+        state.read_hello(direction, bytes.subspan(kHeader, size - kHeader), recorder);
+    } else if (type != kChangeCipherSpec && state.can_open(direction)) {
+        if (bytes.size() < size) return {};
+        if (!state.looked_up) state.look_up(recorder);
+        if (state.session) return state.open(direction, bytes.first(size), recorder);
+    }
+    if (type == kChangeCipherSpec && state.hello.version != 0x0304) half.ciphered = true;
+    state.by_counting(direction, type, size, recorder);
+    return {Step::ok, size};
+}
+
+void TlsState::look_up(Recorder& recorder) {
+    looked_up = true;
+    TlsSecrets secrets;
+    const char* why = "tls.no_secrets";
+    if (recorder.tls_keys && client_hello_seen && recorder.tls_keys->find(hello.client_random, secrets))
+        session = TlsSession::make(hello, secrets, why);
+    recorder.counters.add(session ? "tls.decrypted" : why, 1, Unit::connections);
+    if (session && !nested) nested = std::make_unique<Nested>(recorder);
+    if (!session) nested.reset();
+}
+
+void TlsState::read_hello(Direction direction, Bytes body, Recorder& recorder) {
+    Fields fields{body};
+    const std::size_t type = fields.number(1);
+    fields.number(3);
+    if (direction == Direction::to_server && type == kClientHello) {
+        read_client_hello(fields);
+    } else if (direction == Direction::to_client && type == kServerHello) {
+        if (!read_server_hello(fields)) return recorder.count("tls.bad_server_hello");
+        if (hello.version == 0x0304 && hello.server_random != kHelloRetry)
+            half[0].ciphered = half[1].ciphered = true;
+    }
+}
+
+void TlsState::read_client_hello(Fields& fields) {
+    fields.number(2);
+    const Bytes random = fields.take(hello.client_random.size());
+    if (!fields.good) return;
+    std::copy(random.begin(), random.end(), hello.client_random.begin());
+    client_hello_seen = true;
+    fields.take(fields.number(1));  // session id
+    fields.take(fields.number(2));  // cipher suites
+    fields.take(fields.number(1));  // compression methods
+    fields.rest = fields.rest.first(std::min(fields.number(2), fields.rest.size()));
+    while (fields.good && !fields.rest.empty()) {
+        const std::size_t extension = fields.number(2);
+        fields.take(fields.number(2));
+        if (fields.good && extension == 42) early_data_offered = true;
+    }
+}
+
+bool TlsState::read_server_hello(Fields& fields) {
+    hello.version = static_cast<std::uint16_t>(fields.number(2));
+    const Bytes random = fields.take(hello.server_random.size());
+    if (!fields.good) return false;
+    std::copy(random.begin(), random.end(), hello.server_random.begin());
+    fields.take(fields.number(1));
+    hello.suite = static_cast<std::uint16_t>(fields.number(2));
+    fields.number(1);
+    if (!fields.good) return false;
+    if (fields.rest.empty()) return true;
+    fields.rest = fields.rest.first(std::min(fields.number(2), fields.rest.size()));
+    while (fields.good && !fields.rest.empty()) {
+        const std::size_t extension = fields.number(2);
+        Fields value{fields.take(fields.number(2))};
+        if (extension == 43) hello.version = static_cast<std::uint16_t>(value.number(2));
+        if (extension == 22) hello.encrypt_then_mac = true;
+    }
+    return true;
+}
+
+Parsed TlsState::open(Direction direction, Bytes record, Recorder& recorder) {
+    std::array<std::uint8_t, TlsSession::kMaxRecord> plain;
+    const auto what = session->open(direction, record, plain.data());
+    if (what) {
+        opened(direction, 0, record.size(), *what, plain.data(), recorder);
+        return {Step::ok, record.size()};
+    }
+    if (early_data_offered && direction == Direction::to_server && at(direction).after_hello == 0) {
+        // Data that the client sent under keys of an earlier connection; the server may not even have taken it.
+        recorder.remainder(direction, "tls.early_data");
+    } else {
+        recorder.count("tls.decryption_failed");
+        at(direction).unreadable = true;
+        recorder.remainder(direction, "tls.decryption_failed");
+    }
+    recorder.carried(direction, record.size(), 0);
+    return {Step::ok, record.size()};
+}
+
+// The record of `size` bytes that begins at `at_byte` of the running parse call.
+void TlsState::opened(Direction direction, std::size_t at_byte, std::size_t size,
+                      const TlsSession::Opened& what, const std::uint8_t* plain, Recorder& recorder) {
+    Half& mine = at(direction);
+    ++mine.after_hello;
+    const Bytes content{plain, what.size};
+    if (what.type == kApplicationData) {
+        recorder.carried(direction, at_byte, 0);
+        recorder.remainder(direction, "tls.overhead");
+        nested->bytes(recorder, direction, at_byte + what.begin, content);
+        nested->record_ended(recorder, direction, at_byte + size, what.size);
+        recorder.remainder(direction, "tls.handshake");
+        return;
+    }
+    recorder.remainder(direction, "tls.handshake");
+    recorder.carried(direction, at_byte + size, 0);
+    if (what.type != kHandshake) return;
+    mine.handshake.read(content, [&](std::uint8_t type) {
+        if (type == kFinished) session->finished(direction);
+        if (type == kKeyUpdate) session->key_update(direction);
+    });
+}
+
+// Records that are not opened. In TLS 1.3 the rest of the handshake looks like application data: what the server
+// sends before the client's Finished, and that, which is the client's first such record.
+void TlsState::by_counting(Direction direction, std::uint8_t type, std::size_t size, Recorder& recorder) {
+    Half& mine = at(direction);
+    const bool handshake_goes_on =
+        hello.version == 0x0304 && mine.ciphered &&
+        (direction == Direction::to_server ? mine.after_hello == 0 : at(Direction::to_server).after_hello == 0);
+    if (type == kApplicationData) ++mine.after_hello;
+    if (nested && session) return recorder.remainder(direction, "tls.decryption_failed");
+    if (type != kApplicationData || handshake_goes_on) return recorder.remainder(direction, "tls.handshake");
+    if (!mine.ciphered && client_hello_seen) return recorder.remainder(direction, "tls.early_data");
+    opaque_message(direction, size, recorder);
+}
+
+void TlsState::opaque_message(Direction direction, std::size_t size, Recorder& recorder) {
+    Half& mine = at(direction);
+    if (!spoken || speaker != direction || mine.message == kNoMessage) {
+        const bool asks = direction == Direction::to_server;
+        mine.message = recorder.begin(direction, asks ? MessageKind::request : MessageKind::response, 0);
+        recorder.set_class(mine.message, Protocol::tls, "encrypted");
+        recorder.add_flags(mine.message, message_flag::opaque |
+                                             (client_hello_seen ? 0u : std::uint32_t{message_flag::inferred}));
+        spoken = true;
+        speaker = direction;
+    }
+    recorder.end(mine.message, size);
+}
+
+// After lost bytes: the next place that reads like the head of a record, and with secrets one that opens.
+Parsed TlsState::find_border(Direction direction, Bytes bytes, Recorder& recorder) {
+    Half& mine = at(direction);
+    std::size_t at_byte = 0;
+    for (; at_byte + kHeader <= bytes.size(); ++at_byte) {
+        const Bytes rest = bytes.subspan(at_byte);
+        if (!is_header(rest) || record_size(rest) == kHeader) continue;
+        if (!session || mine.unreadable || rest[0] == kChangeCipherSpec) break;
+        const std::size_t size = record_size(rest);
+        if (rest.size() < size) break;
+        std::array<std::uint8_t, TlsSession::kMaxRecord> plain;
+        const auto what = session->open_after_loss(
+            direction, rest.first(size), plain.data(),
+            std::min(mine.missing / kShortestRecord + 1, kMostRecordsTried));
+        if (!what) continue;
+        mine.lost = false;
+        mine.missing = 0;
+        recorder.remainder(direction, "tls.cut_by_gap");
+        opened(direction, at_byte, size, *what, plain.data(), recorder);
+        return {Step::ok, at_byte + size};
+    }
+    recorder.remainder(direction, "tls.cut_by_gap");
+    if (at_byte + kHeader <= bytes.size() && (!session || mine.unreadable)) {
+        mine.lost = false;
+        mine.missing = 0;
+    }
+    return {Step::ok, std::min(at_byte, bytes.size())};
+}
+
+void TlsDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
+    TlsState::Half& half = state_->at(direction);
+    half.lost = true;
+    half.missing += missing;
+    half.handshake = {};
+    if (state_->nested && state_->session) state_->nested->gap(recorder, direction, missing);
+}
+
+void TlsDissector::on_end(Direction direction, Recorder& recorder) {
+    if (state_->nested && state_->session) state_->nested->end(recorder, direction);
+}
+
+}  // namespace tapscope

@@ -1,0 +1,60 @@
+// Secrets of TLS connections as browsers and libraries log them (SSLKEYLOGFILE; RFC 9850), by client random.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "hash.hpp"
+
+namespace tapscope {
+
+using Secret = std::vector<std::uint8_t>;
+using ClientRandom = std::array<std::uint8_t, 32>;
+
+// The secrets of one connection; empty where the log has none.
+struct TlsSecrets {
+    Secret master;  // TLS 1.2 and older
+    Secret client_handshake, server_handshake, client_traffic, server_traffic;
+};
+
+// Filled from a key log file (which may grow while a capture runs) and from decryption secrets blocks of pcapng.
+// Bounded: with more than kMaxConnections the log is not read on. Safe to use from several threads.
+class TlsKeyLog {
+public:
+    static constexpr std::size_t kMaxConnections = 1'000'000;
+
+    // Reads `path` now, and what was appended to it whenever a look-up finds nothing. Empty: no file.
+    explicit TlsKeyLog(std::string path = {}) : path_(std::move(path)) {}
+
+    // Adds the lines of a key log. Returns how many of them could not be read.
+    std::size_t add(std::string_view text);
+    // True when a client with this random has any secret here.
+    bool find(const ClientRandom& random, TlsSecrets& secrets);
+    // Reads the file on from where it ended last; false when it cannot be read.
+    bool refresh();
+    std::size_t size() const {
+        const std::lock_guard guard(mutex_);
+        return connections_.size();
+    }
+
+private:
+    struct Hash {
+        std::size_t operator()(const ClientRandom& random) const noexcept {
+            return mix64(load_le64(random.data()), load_le64(random.data() + 8));
+        }
+    };
+    std::size_t add_lines(std::string_view text);
+    bool read_on();
+
+    mutable std::mutex mutex_;
+    std::string path_;
+    std::uint64_t read_to_ = 0;
+    std::unordered_map<ClientRandom, TlsSecrets, Hash> connections_;
+};
+
+}  // namespace tapscope
