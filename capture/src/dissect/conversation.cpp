@@ -99,10 +99,12 @@ Bytes Conversation::parse_some(Direction direction, Half& half, Bytes bytes, Par
 
 // Both directions speak `next` from here on. False when it cannot be read or is to be found from content.
 bool Conversation::switch_to(Protocol next) {
+    const Protocol before = exchange_.protocol;
     exchange_.protocol = next;
     if (next == Protocol::tls && dissector_.index() != 0) {
         // STARTTLS: what was spoken so far goes on inside.
         auto inside = std::make_unique<Nested>(recorder_);
+        inside->conversation().exchange_.protocol = before;
         inside->conversation().dissector_ = std::move(dissector_);
         dissector_.emplace<TlsDissector>().carry(std::move(inside));
         return true;

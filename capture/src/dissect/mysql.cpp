@@ -100,14 +100,14 @@ Probe MysqlDissector::probe(Bytes bytes, Direction direction) noexcept {
 
 Parsed MysqlDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
     std::uint64_t consumed = 0;
-    if (phase_ == Phase::tls) {
-        consumed = bytes.size();
-    } else {
-        if (!compressed_) consumed = packets(direction, bytes, OffsetMap{}, recorder);
-        // The answer to the login may just have switched compression on.
-        if (compressed_ && consumed < bytes.size())
-            consumed = outer_packets(direction, bytes, consumed, recorder);
+    if (!compressed_) consumed = packets(direction, bytes, OffsetMap{}, recorder);
+    if (turns_to_tls_) [[unlikely]] {  // the login goes on inside
+        turns_to_tls_ = false;
+        return {Step::switch_to, consumed, nullptr, Protocol::tls};
     }
+    // The answer to the login may just have switched compression on.
+    if (compressed_ && consumed < bytes.size())
+        consumed = outer_packets(direction, bytes, consumed, recorder);
     side(direction).left = consumed < bytes.size() ? bytes.size() - consumed : 0;
     return {Step::ok, consumed, nullptr};
 }
@@ -178,7 +178,7 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
             s.skip = pos - size;
             return size;
         }
-        if (phase_ == Phase::tls) return size;
+        if (turns_to_tls_) return pos;
         if (compressed_ && plain) return pos;
     }
     return pos;
@@ -245,7 +245,6 @@ void MysqlDissector::end_message(Direction direction, MessageRef ref, std::uint6
 
 void MysqlDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
     Side& s = side(direction);
-    if (phase_ == Phase::tls) return recorder.borders_kept();
     if (compressed_) {
         outer_gap(direction, missing);
         return lose(direction);

@@ -125,9 +125,7 @@ void MysqlDissector::client_packet(std::uint32_t length, std::uint8_t seq, Bytes
             request_ = recorder.begin(Direction::to_server, MessageKind::one_way, at);
             recorder.set_class(request_, protocol, "SSL_REQUEST");
             recorder.count("mysql.tls_connection");
-            recorder.remainder(Direction::to_server, "mysql.tls");
-            recorder.remainder(Direction::to_client, "mysql.tls");
-            phase_ = Phase::tls;
+            turns_to_tls_ = true;
             return;
         }
         begin_login(at, recorder);

@@ -66,15 +66,20 @@ void Nested::bytes(Recorder& recorder, Direction direction, std::uint64_t at, By
 void Nested::record_ended(Recorder& recorder, Direction direction, std::uint64_t at,
                           std::uint64_t plain_bytes) {
     recorder.carried(direction, at, plain_bytes);
-    if (plain_bytes == 0) return;
+    if (plain_bytes > 0) reach(direction, recorder.window().base + at);
+}
+
+void Nested::reach(Direction direction, std::uint64_t outer) {
     auto& reached = reached_[static_cast<unsigned>(direction)];
     if (reached.size() == kMaxMarks) reached.pop_front();
-    reached.push_back({recorder.window().base + at, inner_.exchange().at(direction).delivered});
+    reached.push_back({outer, inner_.exchange().at(direction).delivered});
 }
 
 void Nested::gap(Recorder& recorder, Direction direction, std::uint64_t missing) {
     const Lent lent(recorder);
     inner_.gap(direction, missing);
+    // Who acknowledges the bytes behind the gap has what they carried.
+    reach(direction, lent.window().base + missing);
 }
 
 void Nested::end(Recorder& recorder, Direction direction) {

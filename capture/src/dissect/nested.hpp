@@ -31,6 +31,7 @@ private:
     struct Reached {
         std::uint64_t outer, inner;  // when `outer` bytes were through, `inner` bytes were
     };
+    void reach(Direction direction, std::uint64_t outer);
     std::uint64_t translate(Direction direction, std::uint64_t outer) const noexcept;
 
     Conversation inner_;

@@ -267,13 +267,17 @@ void TlsState::opened(Direction direction, std::size_t at_byte, std::size_t size
     });
 }
 
-// Records that are not opened. In TLS 1.3 the rest of the handshake looks like application data: what the server
-// sends before the client's Finished, and that, which is the client's first such record.
+// Records that are not opened. In TLS 1.3 the rest of the handshake and the alerts look like application data: what
+// the server sends before the client asked (its handshake, session tickets), the client's first such record (its
+// Finished), and records of the length of an alert.
 void TlsState::by_counting(Direction direction, std::uint8_t type, std::size_t size, Recorder& recorder) {
     Half& mine = at(direction);
+    constexpr std::size_t alert = kHeader + 2 + 1 + 16;
     const bool handshake_goes_on =
         hello.version == 0x0304 && mine.ciphered &&
-        (direction == Direction::to_server ? mine.after_hello == 0 : at(Direction::to_server).after_hello == 0);
+        (size == alert || (direction == Direction::to_server
+                               ? mine.after_hello == 0
+                               : at(Direction::to_server).message == kNoMessage));
     if (type == kApplicationData) ++mine.after_hello;
     if (nested && session) return recorder.remainder(direction, "tls.decryption_failed");
     if (type != kApplicationData || handshake_goes_on) return recorder.remainder(direction, "tls.handshake");
@@ -302,7 +306,10 @@ Parsed TlsState::find_border(Direction direction, Bytes bytes, Recorder& recorde
     for (; at_byte + kHeader <= bytes.size(); ++at_byte) {
         const Bytes rest = bytes.subspan(at_byte);
         if (!is_header(rest) || record_size(rest) == kHeader) continue;
-        if (!session || mine.unreadable || rest[0] == kChangeCipherSpec) break;
+        // Data is never sent in the clear: the change of ciphers was among what was lost.
+        if (rest[0] == kApplicationData && hello.version == 0x0303) mine.ciphered = true;
+        if (mine.ciphered && !looked_up) look_up(recorder);
+        if (!mine.ciphered || !session || mine.unreadable || rest[0] == kChangeCipherSpec) break;
         const std::size_t size = record_size(rest);
         if (rest.size() < size) break;
         std::array<std::uint8_t, TlsSession::kMaxRecord> plain;
@@ -317,7 +324,7 @@ Parsed TlsState::find_border(Direction direction, Bytes bytes, Recorder& recorde
         return {Step::ok, at_byte + size};
     }
     recorder.remainder(direction, "tls.cut_by_gap");
-    if (at_byte + kHeader <= bytes.size() && (!session || mine.unreadable)) {
+    if (at_byte + kHeader <= bytes.size() && (!mine.ciphered || !session || mine.unreadable)) {
         mine.lost = false;
         mine.missing = 0;
     }

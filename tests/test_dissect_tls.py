@@ -1,0 +1,200 @@
+"""TLS: opened with logged secrets it is dissected like what it carries; without them it is timed as opaque."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from capture_packets import block
+from test_capture_accounting import Record, records, write
+
+from tapscope import capture
+from tapscope.capture import CaptureTables
+from tapscope.store.codes import Direction, MessageFlag, MessageKind, Protocol
+from tapscope.store.errors import TapscopeError
+
+TLS = Path(__file__).parent.parent / "pcaps/tls"
+WEB = sorted(path.stem for path in TLS.glob("tls1*.pcap"))
+SIZES = (10, 20000, 3)
+
+
+def read(path: Path, keys: Path | None = None) -> CaptureTables:
+    tables = capture.read_files([path], tls_keylog=keys)
+    assert capture.account(tables.connections, tables.messages, tables.counters).disagreements == ()
+    return tables
+
+
+def class_text(tables: CaptureTables, row: int) -> str | None:
+    found = int(tables.messages["class_id"][row])
+    return None if found < 0 else tables.classes[found][1]
+
+
+def rows(tables: CaptureTables, kind: MessageKind) -> list[int]:
+    return [int(row) for row in np.flatnonzero(tables.messages["kind"] == kind)]
+
+
+def pcapng(path: Path, packets: list[Record], secrets: str) -> Path:
+    """The packets as a pcapng file that brings its secrets along."""
+    body = secrets.encode()
+    out = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    out += block(1, struct.pack("<HHI", 1, 0, 0))
+    out += block(10, struct.pack("<II", 0x544C534B, len(body)) + body)
+    for at, data, length in packets:
+        us = at // 1000
+        out += block(6, struct.pack("<IIIII", 0, us >> 32, us & 0xFFFFFFFF, len(data), length) + data)
+    path.write_bytes(out)
+    return path
+
+
+def test_there_is_a_capture_of_every_kind_of_cipher() -> None:
+    assert len(WEB) == 8, "CBC with two kinds of MAC, CCM, GCM, ChaCha20 in TLS 1.2; three suites of TLS 1.3"
+
+
+@pytest.mark.parametrize("name", WEB)
+def test_with_secrets_the_web_is_read(name: str) -> None:
+    tables = read(TLS / f"{name}.pcap", TLS / f"{name}.keys")
+    messages = tables.messages
+    asked, answered = rows(tables, MessageKind.REQUEST), rows(tables, MessageKind.RESPONSE)
+    assert [class_text(tables, row) for row in asked] == ["GET /item/{n}"] * 3
+    assert list(messages["protocol"][asked]) == [Protocol.HTTP] * 3
+    assert list(messages["status"][answered]) == [200] * 3
+    assert list(messages["request"][answered]) == asked
+    heads = messages["wire_bytes"][answered].astype(int) - SIZES
+    assert all(100 < head < 130 for head in heads), "plaintext bytes: a head and the body asked for"
+    assert list(tables.connections["protocol"]) == [Protocol.HTTP]
+    assert tables.counter("tls.decrypted") == 1
+    assert tables.counter("tls.decryption_failed") == 0
+
+
+@pytest.mark.parametrize("name", WEB)
+def test_without_secrets_the_same_exchanges_are_timed(name: str) -> None:
+    opened = read(TLS / f"{name}.pcap", TLS / f"{name}.keys")
+    sealed = read(TLS / f"{name}.pcap")
+    assert sealed.counter("tls.no_secrets") == 1
+    messages = sealed.messages
+    assert {class_text(sealed, row) for row in range(len(messages["kind"]))} == {"encrypted"}
+    assert (messages["flags"] & MessageFlag.OPAQUE).all()
+    for kind in (MessageKind.REQUEST, MessageKind.RESPONSE):
+        here, there = rows(sealed, kind), rows(opened, kind)
+        assert len(here) == len(there) == 3
+        # A session ticket of TLS 1.3 may come between the first request and its answer: it begins the answer.
+        skip = 1 if kind == MessageKind.RESPONSE and "tls13" in name else 0
+        begins = [tables.messages["begin_ns"][which][skip:] for tables, which in ((sealed, here), (opened, there))]
+        assert np.array_equal(*begins)
+        ends = [tables.messages["end_ns"][which] for tables, which in ((sealed, here), (opened, there))]
+        assert np.array_equal(*ends)
+
+
+def test_a_protocol_that_turns_to_tls_goes_on_inside() -> None:
+    tables = read(TLS / "mysql_starttls.pcap", TLS / "mysql_starttls.keys")
+    texts = [class_text(tables, row) for row in rows(tables, MessageKind.REQUEST)]
+    assert texts[0] == "LOGIN"
+    assert texts.count("INSERT INTO item VALUES (?, ?)") == 3
+    assert "SELECT name FROM item WHERE id = ?" in texts
+    answered = rows(tables, MessageKind.RESPONSE)
+    assert list(tables.messages["request"][answered]) == rows(tables, MessageKind.REQUEST)
+    assert (tables.messages["status"][answered] <= 0).all(), "every command was answered OK"
+    assert set(tables.messages["protocol"]) == {Protocol.MYSQL}
+
+
+def test_secrets_inside_a_pcapng_file_are_used(tmp_path: Path) -> None:
+    _, packets = records(TLS / "tls13_aes128gcm.pcap")
+    secrets = (TLS / "tls13_aes128gcm.keys").read_text()
+    tables = read(pcapng(tmp_path / "a.pcapng", packets, secrets))
+    assert tables.counter("tls.decrypted") == 1
+    assert len(rows(tables, MessageKind.REQUEST)) == 3
+
+
+@pytest.mark.parametrize(
+    ("secrets", "counter"),
+    [
+        ("", "tls.no_secrets"),
+        ("# a comment\n\nNOT_A_LABEL 00 00\nCLIENT_RANDOM xyz 00\nCLIENT_RANDOM\n", "tls.no_secrets"),
+        ("SERVER_TRAFFIC_SECRET_0 {random} " + "ab" * 32 + "\n", "tls.secrets_not_enough"),
+        ("CLIENT_RANDOM {random} " + "ab" * 48 + "\n", "tls.secrets_not_enough"),
+    ],
+)
+def test_a_key_log_that_does_not_help_is_named(tmp_path: Path, secrets: str, counter: str) -> None:
+    random = (TLS / "tls13_aes128gcm.keys").read_text().split()[-2]
+    keys = tmp_path / "keys"
+    keys.write_text(secrets.replace("{random}", random))
+    tables = read(TLS / "tls13_aes128gcm.pcap", keys)
+    assert tables.counter(counter) == 1
+    assert len(rows(tables, MessageKind.REQUEST)) == 3, "still timed"
+
+
+def test_wrong_secrets_are_noticed(tmp_path: Path) -> None:
+    words = (TLS / "tls12_aes256gcm.keys").read_text().split()
+    keys = tmp_path / "keys"
+    keys.write_text(" ".join([*words[:2], "00" * 48]) + "\n")
+    tables = read(TLS / "tls12_aes256gcm.pcap", keys)
+    assert tables.counter("tls.decryption_failed") == 2, "each direction says so once"
+    assert len(tables.messages["kind"]) == 0
+
+
+def test_a_key_log_that_cannot_be_read_is_an_error() -> None:
+    with pytest.raises(TapscopeError, match="key log"):
+        read(TLS / "tls12_ccm.pcap", TLS / "nothing.keys")
+
+
+def identity(tables: CaptureTables, row: int) -> tuple[int, int]:
+    return int(tables.messages["direction"][row]), int(tables.messages["tcp_seq"][row])
+
+
+@pytest.mark.parametrize("name", [*WEB, "mysql_starttls"])
+def test_a_lost_packet_shifts_no_answer(tmp_path: Path, name: str) -> None:
+    """Records are found again behind the gap; an answer is never given to another request."""
+    link, packets = records(TLS / f"{name}.pcap")
+    whole = read(TLS / f"{name}.pcap", TLS / f"{name}.keys")
+    truth = {
+        identity(whole, row): identity(whole, int(whole.messages["request"][row]))
+        for row in rows(whole, MessageKind.RESPONSE)
+    }
+    found = possible = 0
+    for lost in range(len(packets)):
+        file = write(tmp_path / "a.pcap", link, packets[:lost] + packets[lost + 1 :])
+        tables = read(file, TLS / f"{name}.keys")
+        if tables.counter("tls.no_secrets"):
+            continue  # a hello was lost
+        for row in rows(tables, MessageKind.RESPONSE):
+            request = int(tables.messages["request"][row])
+            if request >= 0 and identity(tables, row) in truth:
+                assert truth[identity(tables, row)] == identity(tables, request), f"packet {lost} lost"
+                found += 1
+        possible += len(truth)
+    assert found > 0.85 * possible
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_capture_that_begins_or_ends_anywhere_is_read(tmp_path: Path, keyed: bool) -> None:
+    name = "tls13_chacha20"
+    link, packets = records(TLS / f"{name}.pcap")
+    for at in range(1, len(packets)):
+        for part in (packets[:at], packets[at:]):
+            read(write(tmp_path / "a.pcap", link, part), TLS / f"{name}.keys" if keyed else None)
+
+
+def test_times_do_not_depend_on_how_records_were_cut_into_segments(tmp_path: Path) -> None:
+    """Every segment cut into pieces of one to seven bytes: the same plaintext, each byte at its packet's time."""
+    name = "tls12_cbc_sha256"
+    link, packets = records(TLS / f"{name}.pcap")
+    cut: list[Record] = []
+    for at, data, length in packets:
+        head = 14 + 20 + (data[14 + 20 + 12] >> 4) * 4
+        if len(data) <= head or len(data) > 3000:
+            cut.append((at, data, length))
+            continue
+        seq = struct.unpack_from("!I", data, 38)[0]
+        for begin in range(head, len(data), 7):
+            piece = data[begin : begin + 7]
+            new = bytearray(data[:head] + piece)
+            struct.pack_into("!H", new, 16, len(new) - 14)
+            struct.pack_into("!I", new, 38, (seq + begin - head) % 2**32)
+            cut.append((at, bytes(new), len(new)))
+    whole = read(TLS / f"{name}.pcap", TLS / f"{name}.keys")
+    pieces = read(write(tmp_path / "a.pcap", link, cut), TLS / f"{name}.keys")
+    for column in ("direction", "kind", "begin_ns", "end_ns", "wire_bytes", "status", "request", "tcp_seq"):
+        assert np.array_equal(whole.messages[column], pieces.messages[column]), column
+    assert (whole.messages["direction"] == Direction.TO_SERVER).sum() == 3
