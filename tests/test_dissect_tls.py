@@ -81,7 +81,9 @@ def test_without_secrets_the_same_exchanges_are_timed(name: str) -> None:
         assert len(here) == len(there) == 3
         # A session ticket of TLS 1.3 may come between the first request and its answer: it begins the answer.
         skip = 1 if kind == MessageKind.RESPONSE and "tls13" in name else 0
-        begins = [tables.messages["begin_ns"][which][skip:] for tables, which in ((sealed, here), (opened, there))]
+        begins = [
+            tables.messages["begin_ns"][which][skip:] for tables, which in ((sealed, here), (opened, there))
+        ]
         assert np.array_equal(*begins)
         ends = [tables.messages["end_ns"][which] for tables, which in ((sealed, here), (opened, there))]
         assert np.array_equal(*ends)

@@ -18,27 +18,18 @@ struct Settings {
     bool keep_text = false;
     std::unordered_map<std::uint16_t, Protocol> port_map;
     Limits limits;
-<<<<<<< HEAD
     TunnelPorts tunnel_ports = assigned_tunnel_ports();
-=======
     std::shared_ptr<TlsKeyLog> tls_keys;  // null: nothing is decrypted
->>>>>>> 032a3bd (wip)
 };
 
 class Engine {
 public:
     explicit Engine(const Settings& settings)
-<<<<<<< HEAD
         : recorder_(settings.salt, settings.keep_text),
           decoder_(recorder_.counters, recorder_.tap_points, settings.tunnel_ports),
-          tracker_(recorder_, settings.limits, settings.port_map) {}
-=======
-        : recorder_(std::make_shared<Recorder>(settings.salt, settings.keep_text)),
-          decoder_(recorder_->counters),
-          tracker_(*recorder_, settings.limits, settings.port_map) {
-        recorder_->tls_keys = settings.tls_keys;
+          tracker_(recorder_, settings.limits, settings.port_map) {
+        recorder_.tls_keys = settings.tls_keys;
     }
->>>>>>> 032a3bd (wip)
 
     // Headers of a few packets are decoded ahead, so that their flow table slots are in the cache when they are used.
     void packets(std::span<const Packet> batch) {

@@ -138,7 +138,6 @@ void Recorder::outside_bytes(MessageSide& side, std::uint64_t to) {
         remainders.add(side.remainder != nullptr ? side.remainder : "between_messages", seen, Unit::bytes);
 }
 
-<<<<<<< HEAD
 // `bytes` of the current message were never seen.
 void Recorder::add_missing(MessageSide& side, std::uint64_t bytes) {
     const std::size_t row = side.current - first_message;
@@ -148,13 +147,13 @@ void Recorder::add_missing(MessageSide& side, std::uint64_t bytes) {
         amend(side.current, MessageColumn::missing_bytes, Change::add, static_cast<std::int64_t>(bytes));
     add_flags(side.current, message_flag::truncated);
     side.current_truncated = true;
-=======
+}
+
 void Recorder::carried(Direction direction, std::uint64_t at, std::uint64_t inside) {
     MessageSide& side = exchange_->at(direction);
     const std::uint64_t to = std::max(window_.base + at, side.covered);
     outside_bytes(side, std::max(to - inside, side.covered));
     side.covered = to;
->>>>>>> 032a3bd (wip)
 }
 
 void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, bool borders_lost) {

@@ -157,17 +157,10 @@ public:
 
     HashKey key() const noexcept { return key_; }
 
-<<<<<<< HEAD
     // The rows so far, and goes on with empty tables. References to messages stay valid for good.
     Tables hand_over();
 
-=======
     std::shared_ptr<TlsKeyLog> tls_keys;  // null: nothing is decrypted
-
-    ConnectionColumns connections;
-    MessageColumns messages;
-    EvidenceColumns evidence;
->>>>>>> 032a3bd (wip)
     ClassDictionary classes;
     AvaticaStatements avatica_statements;
     Counters counters;

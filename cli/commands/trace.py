@@ -87,7 +87,13 @@ def trace(
     from tapscope.store.runfile import RunFile
 
     options = pipeline.TraceOptions(
-        EvidenceMode[evidence.upper()], min_probability, window, port_map, keep_text, keep_evidence, tls_keylog
+        EvidenceMode[evidence.upper()],
+        min_probability,
+        window,
+        port_map,
+        keep_text,
+        keep_evidence,
+        tls_keylog,
     )
     with progress_bar() as progress:
         path = pipeline.trace(inputs, output, options, force=force, progress=progress)

@@ -75,7 +75,18 @@ class Recorder:
 
 def certificate(folder: Path) -> tuple[Path, Path]:
     key, cert = folder / "key.pem", folder / "cert.pem"
-    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    request = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
     subprocess.run([*request, "-keyout", key, "-out", cert], check=True, stderr=subprocess.DEVNULL)
     return cert, key
 
@@ -100,7 +111,9 @@ def record_web(out: Path, name: str, cert: Path, key: Path) -> None:
     urls = [f"https://localhost:{PORT}/item/{size}" for size in (10, 20000, 3)]
     asked = [part for url in urls for part in ("-o", os.devnull, url)]
     with Recorder(out / f"{name}.pcap", PORT):
-        subprocess.run(["curl", "-sk", *chosen, *asked], check=True, env=os.environ | {"SSLKEYLOGFILE": str(keys)})
+        subprocess.run(
+            ["curl", "-sk", *chosen, *asked], check=True, env=os.environ | {"SSLKEYLOGFILE": str(keys)}
+        )
     server.shutdown()
     server.server_close()
 
@@ -128,8 +141,13 @@ def record_database(out: Path, scratch: Path, cert: Path, key: Path) -> None:
                 break
             time.sleep(0.2)
         admin = ["mariadb", f"--socket={data}/socket", "-uroot", "-e"]
-        subprocess.run([*admin, "CREATE DATABASE shop; CREATE TABLE shop.item (id INT, name VARCHAR(20))"], check=True)
-        subprocess.run([*admin, "CREATE USER tap@localhost IDENTIFIED BY 'tap'; GRANT ALL ON shop.* TO tap@localhost"], check=True)
+        subprocess.run(
+            [*admin, "CREATE DATABASE shop; CREATE TABLE shop.item (id INT, name VARCHAR(20))"], check=True
+        )
+        subprocess.run(
+            [*admin, "CREATE USER tap@localhost IDENTIFIED BY 'tap'; GRANT ALL ON shop.* TO tap@localhost"],
+            check=True,
+        )
         context = ssl.create_default_context(cafile=cert)
         context.check_hostname = False
         keys = out / "mysql_starttls.keys"

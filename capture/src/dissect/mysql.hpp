@@ -168,7 +168,7 @@ private:
     bool inferred_ = false;  // the login was not seen
     bool mariadb_ = false;
     bool compressed_ = false;
-    bool turns_to_tls_ = false;  // an SSLRequest was just read
+    bool turns_to_tls_ = false;        // an SSLRequest was just read
     bool command_since_loss_ = false;  // a command began after bytes to the client were lost
     bool prepare_expects_eof_ = false;
     bool answer_binary_ = false;

@@ -47,12 +47,12 @@ void Nested::bytes(Recorder& recorder, Direction direction, std::uint64_t at, By
     std::uint64_t from = window.base + at;
     MessageSide& side = inner_.exchange().at(direction);
     side.base_seq = lent.outer().at(direction).base_seq + static_cast<std::uint32_t>(from - side.delivered);
-    auto mark =
-        std::upper_bound(window.marks.begin(), window.marks.end(), from,
-                         [](std::uint64_t value, const Mark& point) { return value < point.end; });
+    auto mark = std::upper_bound(window.marks.begin(), window.marks.end(), from,
+                                 [](std::uint64_t value, const Mark& point) { return value < point.end; });
     while (!plain.empty()) {
         const bool older = mark != window.marks.end();
-        const std::uint64_t n = older ? std::min<std::uint64_t>(plain.size(), mark->end - from) : plain.size();
+        const std::uint64_t n =
+            older ? std::min<std::uint64_t>(plain.size(), mark->end - from) : plain.size();
         inner_.bytes(direction, plain.first(n), older ? mark->time_ns : window.time_ns,
                      translate(opposite(direction), older ? mark->ack : window.ack));
         plain = plain.subspan(n);

@@ -273,11 +273,10 @@ void TlsState::opened(Direction direction, std::size_t at_byte, std::size_t size
 void TlsState::by_counting(Direction direction, std::uint8_t type, std::size_t size, Recorder& recorder) {
     Half& mine = at(direction);
     constexpr std::size_t alert = kHeader + 2 + 1 + 16;
-    const bool handshake_goes_on =
-        hello.version == 0x0304 && mine.ciphered &&
-        (size == alert || (direction == Direction::to_server
-                               ? mine.after_hello == 0
-                               : at(Direction::to_server).message == kNoMessage));
+    const bool handshake_goes_on = hello.version == 0x0304 && mine.ciphered &&
+                                   (size == alert || (direction == Direction::to_server
+                                                          ? mine.after_hello == 0
+                                                          : at(Direction::to_server).message == kNoMessage));
     if (type == kApplicationData) ++mine.after_hello;
     if (nested && session) return recorder.remainder(direction, "tls.decryption_failed");
     if (type != kApplicationData || handshake_goes_on) return recorder.remainder(direction, "tls.handshake");
@@ -291,8 +290,9 @@ void TlsState::opaque_message(Direction direction, std::size_t size, Recorder& r
         const bool asks = direction == Direction::to_server;
         mine.message = recorder.begin(direction, asks ? MessageKind::request : MessageKind::response, 0);
         recorder.set_class(mine.message, Protocol::tls, "encrypted");
-        recorder.add_flags(mine.message, message_flag::opaque |
-                                             (client_hello_seen ? 0u : std::uint32_t{message_flag::inferred}));
+        recorder.add_flags(
+            mine.message,
+            message_flag::opaque | (client_hello_seen ? 0u : std::uint32_t{message_flag::inferred}));
         spoken = true;
         speaker = direction;
     }
@@ -313,9 +313,9 @@ Parsed TlsState::find_border(Direction direction, Bytes bytes, Recorder& recorde
         const std::size_t size = record_size(rest);
         if (rest.size() < size) break;
         std::array<std::uint8_t, TlsSession::kMaxRecord> plain;
-        const auto what = session->open_after_loss(
-            direction, rest.first(size), plain.data(),
-            std::min(mine.missing / kShortestRecord + 1, kMostRecordsTried));
+        const auto what =
+            session->open_after_loss(direction, rest.first(size), plain.data(),
+                                     std::min(mine.missing / kShortestRecord + 1, kMostRecordsTried));
         if (!what) continue;
         mine.lost = false;
         mine.missing = 0;
