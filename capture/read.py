@@ -71,9 +71,9 @@ def read_files(
 
     `salt` (16 bytes, random when None) keys the evidence hashes; `port_map` gives the Protocol of a TCP port
     where content is not to decide; `limits` overrides bounds of the engine (reorder_packets, held_bytes,
-    held_bytes_of_stream, connections). `tls_keylog` is a file with TLS secrets in the format of SSLKEYLOGFILE;
-    secrets inside pcapng files are used, too. Ctrl-C ends the reading; what was read is returned with `interrupted`
-    set. Raises TapscopeError with path, offset and remedy for what is not a capture; a file that is cut is
+    held_bytes_of_stream, connections). `tls_keylog` is a file with TLS secrets in the format of
+    SSLKEYLOGFILE; secrets inside pcapng files are used, too. Ctrl-C ends the reading; what was read is
+    returned with `interrupted` set. Raises TapscopeError with path, offset and remedy for what is not a capture; a file that is cut is
     read up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
     """
     if not paths:
@@ -148,7 +148,7 @@ def _keylog(path: str | os.PathLike[str] | None) -> str:
     if path is None:
         return ""
     try:
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             file.read(1)
     except OSError as error:
         raise TapscopeError(

@@ -1,4 +1,4 @@
-"""TLS: opened with logged secrets it is dissected like what it carries; without them it is timed as opaque."""
+"""TLS: opened with logged secrets it is read like what it carries; without them it is timed as opaque."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_capture_that_begins_or_ends_anywhere_is_read(tmp_path: Path, keyed: b
 
 
 def test_times_do_not_depend_on_how_records_were_cut_into_segments(tmp_path: Path) -> None:
-    """Every segment cut into pieces of one to seven bytes: the same plaintext, each byte at its packet's time."""
+    """Every segment cut into pieces of up to seven bytes: the same plaintext, the same times."""
     name = "tls12_cbc_sha256"
     link, packets = records(TLS / f"{name}.pcap")
     cut: list[Record] = []

@@ -1,9 +1,9 @@
 """Records the captures in this folder: TLS over loopback, with the secrets that the client logged.
 
-    python make.py [FOLDER]        as root (tcpdump); needs curl, openssl, mariadb-server, and PyMySQL from PyPI
+    python make.py [FOLDER]     as root (tcpdump); needs curl, openssl, mariadb-server, and PyMySQL from PyPI
 
-Web: Python's http.server under OpenSSL, asked by curl; one capture per version and cipher. Database: MariaDB,
-asked by PyMySQL, which turns to TLS after the greeting. Keys and certificates are made afresh and thrown away.
+Web: Python's http.server under OpenSSL, asked by curl; one capture per version and cipher. Database:
+MariaDB, asked by PyMySQL, which turns to TLS after the greeting. Keys and certificates are thrown away.
 """
 
 from __future__ import annotations
@@ -131,8 +131,9 @@ def record_database(out: Path, scratch: Path, cert: Path, key: Path) -> None:
         stdout=subprocess.DEVNULL,
     )
     server = subprocess.Popen(
-        ["mariadbd", "--no-defaults", f"--datadir={data}", f"--port={DATABASE_PORT}", "--bind-address=127.0.0.1",
-         f"--socket={data}/socket", f"--ssl-cert={cert}", f"--ssl-key={key}", f"--pid-file={data}/pid", *user],
+        ["mariadbd", "--no-defaults", f"--datadir={data}", f"--port={DATABASE_PORT}",
+         "--bind-address=127.0.0.1", f"--socket={data}/socket", f"--ssl-cert={cert}", f"--ssl-key={key}",
+         f"--pid-file={data}/pid", *user],
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
