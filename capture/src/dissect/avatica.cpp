@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kDecide = 64;  // bytes that tell a call from another body
 constexpr std::size_t kKeepCapacity = 8 * 1024;
+constexpr std::int64_t kLossMark = -2;  // no statement id
 
 struct Scratch {
     avatica::Request request;
@@ -53,6 +54,12 @@ bool is_word(std::string_view name) noexcept {
 }
 
 }  // namespace
+
+void AvaticaBodies::requests_lost(Recorder& recorder) {
+    AvaticaStatements::Entry mark;
+    mark.key = statement_key(connection_, kLossMark);
+    if (connection_ != 0) recorder.avatica_statements.put(mark);
+}
 
 void AvaticaBodies::watch(Direction direction, MessageRef message, bool compressed) {
     Side& side = at(direction);
@@ -115,6 +122,7 @@ bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder&
     }
 
     const std::uint64_t connection = text_hash(call.connection, 1);
+    if (!call.connection.empty()) connection_ = connection;
     const bool named = !call.connection.empty() && call.statement >= 0;
     const std::uint64_t key = statement_key(connection, call.statement);
     AvaticaStatements& statements = recorder.avatica_statements;
@@ -170,6 +178,8 @@ bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder&
     if (executes || call.name == "fetch") {
         const AvaticaStatements::Entry* entry = named ? statements.find(key) : nullptr;
         if (entry != nullptr) {
+            if (statements.is_older(*entry, statement_key(connection, kLossMark)))
+                recorder.add_flags(ref, message_flag::inferred);
             recorder.set_class(ref, call.name == "fetch"     ? entry->fetch_class
                                     : call.name == "execute" ? entry->execute_class
                                                              : entry->batch_class);

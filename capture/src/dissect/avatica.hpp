@@ -30,6 +30,9 @@ public:
     // Returns true for a request that is a call.
     bool finish(Direction direction, bool complete, Recorder& recorder);
 
+    // Requests may have been among lost bytes: statements that were known may stand for others now.
+    void requests_lost(Recorder& recorder);
+
 private:
     struct Side {
         MessageRef message = kNoMessage;
@@ -52,6 +55,7 @@ private:
 
     Side sides_[2];
     Prepared prepared_;
+    std::uint64_t connection_ = 0;  // hash of the id that the last call named
 };
 
 }  // namespace tapscope

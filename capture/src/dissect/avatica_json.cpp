@@ -19,6 +19,7 @@ enum class Key : std::uint8_t {
     connection_id,
     statement_id,
     id,
+    type,
     sql,
     sql_commands,
     parameter_values,
@@ -38,7 +39,7 @@ Key key_of(std::string_view name) noexcept {
         case 3:
             return name == "sql" ? Key::sql : Key::none;
         case 4:
-            return name == "rows" ? Key::rows : Key::none;
+            return name == "rows" ? Key::rows : name == "type" ? Key::type : Key::none;
         case 5:
             return name == "value" ? Key::value : Key::none;
         case 7:
@@ -132,6 +133,11 @@ bool is_integer(std::string_view number) noexcept {
     return number.find_first_of(".eE") == std::string_view::npos;
 }
 
+// Dates and times come as numbers of days or milliseconds, bytes in base64: nobody else writes them so.
+bool is_evidence(std::string_view type) noexcept {
+    return !type.starts_with("JAVA_") && type != "BYTE_STRING";
+}
+
 std::int64_t small_number(const JsonScanner::Token& token) noexcept {
     std::int64_t value = 0;
     if (token.kind != Kind::number || token.text.size() > 10) return -1;
@@ -148,6 +154,7 @@ bool read_json_request(std::string_view body, Request& request) {
     JsonScanner scanner(body);
     Place place;
     std::uint32_t rows = 0;
+    std::string_view type;  // of the next value
     for (JsonScanner::Token token = scanner.next(); token.kind != Kind::end && token.kind != Kind::bad;
          token = scanner.next()) {
         if (!place.moves(token)) continue;
@@ -173,7 +180,10 @@ bool read_json_request(std::string_view body, Request& request) {
                 request.commands.push_back(text_of(token, request.arena));
                 request.sql_cut = request.sql_cut || token.cut;
             }
-        } else if (place.key() == Key::value && !token.cut && token.kind != Kind::literal) {
+        } else if (place.key() == Key::type && text) {
+            type = token.text;
+        } else if (place.key() == Key::value && !token.cut && token.kind != Kind::literal &&
+                   is_evidence(type)) {
             // parameterValues is an array of values, or for a batch one of arrays of values.
             const bool row = place.inside(2, Key::parameter_values);
             if ((row || place.inside(1, Key::parameter_values)) && place.around(1)->array) {

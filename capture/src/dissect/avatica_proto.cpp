@@ -1,6 +1,8 @@
 // Avatica's protocol buffers: field numbers by the .proto files of avatica-core (requests, responses, common).
 #include <array>
+#include <bit>
 #include <charconv>
+#include <cmath>
 
 #include "dissect/avatica_wire.hpp"
 #include "dissect/proto_wire.hpp"
@@ -47,10 +49,13 @@ constexpr std::array<Layout, 21> kLayouts = {{
 // Representations (common.proto, Rep) that hold an integer; the ones of dates and times are no evidence.
 bool is_integer(std::uint64_t rep) noexcept { return (rep >= 1 && rep <= 5) || (rep >= 9 && rep <= 13); }
 
-constexpr std::uint64_t kBigInteger = 25, kBigDecimal = 26;
+bool is_floating(std::uint64_t rep) noexcept { return rep == 6 || rep == 7 || rep == 14 || rep == 15; }
 
-std::string_view decimal(std::int64_t value, std::string& arena) {
-    char buffer[24];
+constexpr std::uint64_t kByteString = 20, kBigInteger = 25, kBigDecimal = 26;
+
+template <class T>
+std::string_view decimal(T value, std::string& arena) {
+    char buffer[32];
     const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);
     const auto size = static_cast<std::size_t>(result.ptr - buffer);
     if (arena.capacity() - arena.size() < size) return {};  // views into it must stay valid
@@ -70,7 +75,8 @@ Typed typed_value(Bytes bytes, std::string& arena) {
     std::uint64_t rep = 0;
     std::string_view text;
     std::int64_t number = 0;
-    bool has_text = false, has_double = false;
+    double fraction = 0;
+    bool has_text = false;
     while (reader.next() && !reader.cut()) {
         switch (reader.field()) {
             case 1:
@@ -84,7 +90,7 @@ Typed typed_value(Bytes bytes, std::string& arena) {
                 number = reader.zigzag();
                 break;
             case 6:
-                has_double = true;
+                fraction = std::bit_cast<double>(reader.value());
                 break;
             case 7:
             case 10:
@@ -94,10 +100,14 @@ Typed typed_value(Bytes bytes, std::string& arena) {
                 break;
         }
     }
-    if (reader.cut() || has_double) return {};
+    if (reader.cut() || rep == kByteString) return {};
     if (has_text) {
         if (rep == kBigInteger) return {Typed::Kind::integer, text};
         return {rep == kBigDecimal ? Typed::Kind::decimal : Typed::Kind::text, text};
+    }
+    if (is_floating(rep)) {
+        if (!std::isfinite(fraction)) return {};
+        return {Typed::Kind::decimal, decimal(fraction, arena)};
     }
     if (!is_integer(rep)) return {};
     return {Typed::Kind::integer, decimal(number, arena)};

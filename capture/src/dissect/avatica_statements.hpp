@@ -28,6 +28,12 @@ public:
         return nullptr;
     }
 
+    // Was `entry` put before that of `key`, if that is there?
+    bool is_older(const Entry& entry, std::uint64_t key) const noexcept {
+        const Entry* other = find(key);
+        return other != nullptr && static_cast<std::int32_t>(entry.born - other->born) < 0;
+    }
+
     // True when another statement had to make room.
     bool put(const Entry& entry) {
         if (entries_.empty()) entries_.resize(kPlaces * kWays);

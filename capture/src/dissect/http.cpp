@@ -436,6 +436,7 @@ Parsed HttpDissector::lost(Direction direction, Bytes bytes, Recorder& recorder)
 void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
     Half& side = half(direction);
     if (watching(direction)) finish_watching(direction, false, recorder);
+    if (avatica_ != nullptr && direction == Direction::to_server) avatica_->requests_lost(recorder);
     switch (side.state) {
         case State::start:
         case State::skip:

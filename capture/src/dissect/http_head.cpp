@@ -48,10 +48,25 @@ bool is_version(std::string_view text) noexcept {  // "HTTP/1.1"
            text[6] == '.' && is_digit(text[7]);
 }
 
+bool is_method_character(std::uint8_t c) noexcept {
+    return static_cast<unsigned>((c | 0x20) - 'a') < 26 || c == '-' || c == '_';
+}
+
+// Methods that RTSP and SIP do not have with a path (RFC 9110, WebDAV: RFC 4918, 3253, 5323).
+bool is_common_method(std::string_view method) noexcept {
+    constexpr std::array<std::string_view, 18> common = {
+        "GET",    "POST", "HEAD",   "PUT",  "DELETE", "PATCH",     "OPTIONS", "TRACE", "PROPFIND",
+        "SEARCH", "LOCK", "UNLOCK", "COPY", "REPORT", "PROPPATCH", "MKCOL",   "MOVE",  "PURGE"};
+    return std::find(common.begin(), common.end(), method) != common.end();
+}
+
 bool parse_request_line(std::string_view line, HttpHead& head) noexcept {
     const std::size_t space = line.find(' ');
     if (space == 0 || space > kMaxMethod) return false;
     head.method = line.substr(0, space);
+    if (!is_common_method(head.method) &&
+        !std::all_of(head.method.begin(), head.method.end(), is_method_character))
+        return false;
     std::size_t version = line.size();
     if (line.size() >= space + 10 && line[line.size() - 9] == ' ' &&
         is_version(line.substr(line.size() - 8))) {
@@ -63,7 +78,11 @@ bool parse_request_line(std::string_view line, HttpHead& head) noexcept {
     }
     const std::string_view target = trim(line.substr(space + 1, version - space - 1));
     if (target.empty()) return false;
-    head.suspicious = head.suspicious || std::memchr(target.data(), ' ', target.size()) != nullptr;
+    if (std::memchr(target.data(), ' ', target.size()) != nullptr) {
+        // The end of a body may stand before the request line: its words must not become a method and a target.
+        if (!is_common_method(head.method)) return false;
+        head.suspicious = true;
+    }
     head.target = target;
     return true;
 }
@@ -178,18 +197,6 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
     }
 }
 
-bool is_method_character(std::uint8_t c) noexcept {
-    return static_cast<unsigned>((c | 0x20) - 'a') < 26 || c == '-' || c == '_';
-}
-
-// Methods that RTSP and SIP do not have with a path (RFC 9110, WebDAV: RFC 4918, 3253, 5323).
-bool is_common_method(std::string_view method) noexcept {
-    constexpr std::array<std::string_view, 18> common = {
-        "GET",    "POST", "HEAD",   "PUT",  "DELETE", "PATCH",     "OPTIONS", "TRACE", "PROPFIND",
-        "SEARCH", "LOCK", "UNLOCK", "COPY", "REPORT", "PROPPATCH", "MKCOL",   "MOVE",  "PURGE"};
-    return std::find(common.begin(), common.end(), method) != common.end();
-}
-
 }  // namespace
 
 Probe starts_request(Bytes bytes) noexcept {
@@ -213,10 +220,12 @@ Probe starts_request(Bytes bytes) noexcept {
     std::string_view line =
         rest.substr(0, static_cast<std::size_t>(static_cast<const char*>(newline) - rest.data()));
     if (is_http2_preface(bytes)) return Probe::no;
-    if (upper) return line.find("HTTP/") == std::string_view::npos ? Probe::no : Probe::yes;
-    // Lower case is what many line protocols and plain text begin with: nothing less than a proper line will do.
+    if (upper && is_common_method(as_text(bytes).substr(0, i)))
+        return line.find("HTTP/") == std::string_view::npos ? Probe::no : Probe::yes;
+    // A word and a blank is what many line protocols and plain text begin with, perhaps with the head of the next
+    // request behind it in the same line: nothing less than a proper line will do.
     if (line.ends_with('\r')) line.remove_suffix(1);
-    return line.size() > 9 && line[line.size() - 9] == ' ' && is_version(line.substr(line.size() - 8))
+    return line.size() > 9 && line.find(' ') == line.size() - 9 && is_version(line.substr(line.size() - 8))
                ? Probe::yes
                : Probe::no;
 }

@@ -14,8 +14,8 @@ namespace tapscope {
 inline constexpr std::size_t kMaxStatementText = 64 * 1024;  // bytes of a statement that are looked at
 inline constexpr std::size_t kMaxParameterText = 4096;       // longer values give no token
 inline constexpr std::uint32_t kMaxParameterTokens = 256;    // of one statement or execution
-inline constexpr std::uint32_t kMaxResultTokens = 64;        // of one answer
-inline constexpr std::uint32_t kMaxResultRows = 32;          // rows of an answer that give tokens
+inline constexpr std::uint32_t kMaxResultTokens = 16;        // of one answer
+inline constexpr std::uint32_t kMaxResultRows = 4;           // rows of an answer that give tokens
 inline constexpr std::uint32_t kMaxResultColumns = 32;       // columns of a row that do
 inline constexpr std::size_t kMaxResultText = 64;            // longer values give no token
 
