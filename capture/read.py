@@ -1,10 +1,9 @@
-"""Runs the C++ engine on capture files or on an interface and hands over its tables."""
+"""Runs the C++ engine on capture files and hands over its tables."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,6 @@ from tapscope.store.errors import TapscopeError
 from tapscope.store.tables import Table
 
 SALT_BYTES = 16
-ALL_PACKETS = 2**63
-RUN_MS = 100
-"""The engine takes packets for so long before it looks at signals and the clock."""
 
 Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in total (0: not known), a few times a second at most."""
@@ -81,67 +77,16 @@ def read_files(
     try:
         out = _native.read_files(
             [os.fspath(path) for path in paths],
-            _salt(salt),
+            checked_salt(salt),
             keep_text,
-            _ports(port_map),
+            checked_ports(port_map),
             progress,
             dict(limits or {}),
             _keylog(tls_keylog),
         )
     except _native.SourceError as error:
-        raise _as_tapscope_error(error) from None
+        raise as_tapscope_error(error) from None
     return CaptureTables(**out)
-
-
-def capture_live(
-    interface: str,
-    seconds: float | None = None,
-    packets: int | None = None,
-    *,
-    snaplen: int = 262144,
-    filter: str = "",  # noqa: A002  (the word that every capture tool uses)
-    write: str | Path | None = None,
-    ring_bytes: int = 64 * 1024 * 1024,
-    promiscuous: bool = True,
-    user: str | None = None,
-    salt: bytes | None = None,
-    keep_text: bool = False,
-    port_map: Mapping[int, int] | None = None,
-    progress: Progress | None = None,
-) -> CaptureTables:
-    """Capture on an interface by libpcap until `seconds`, `packets` or Ctrl-C (whichever comes first).
-
-    `filter` is a BPF expression, `write` a pcap file that gets every packet, `ring_bytes` the size of the
-    kernel's ring. `user` gives up root for good once the interface and the file are open. The one entry of
-    `sources` has libpcap's counters: received, dropped_by_kernel, dropped_by_interface. Raises TapscopeError.
-    """
-    try:
-        capture = _native.Capture.of_interface(
-            interface=interface,
-            snaplen=snaplen,
-            filter=filter,
-            write="" if write is None else os.fspath(write),
-            ring_bytes=ring_bytes,
-            promiscuous=promiscuous,
-            user=user or "",
-            salt=_salt(salt),
-            keep_text=keep_text,
-            port_map=_ports(port_map),
-            handed_over=False,
-        )
-        limit = ALL_PACKETS if packets is None else packets
-        until = None if seconds is None else time.monotonic() + seconds
-        interrupted = False
-        try:
-            while capture.run(RUN_MS, limit) and (until is None or time.monotonic() < until):
-                if progress is not None:
-                    progress(0, 0)
-        except KeyboardInterrupt:
-            interrupted = True
-        capture.finish()
-        return CaptureTables(**capture.tables(interrupted))
-    except _native.SourceError as error:
-        raise _as_tapscope_error(error) from None
 
 
 def _keylog(path: str | os.PathLike[str] | None) -> str:
@@ -159,7 +104,8 @@ def _keylog(path: str | os.PathLike[str] | None) -> str:
     return os.fspath(path)
 
 
-def _salt(salt: bytes | None) -> bytes:
+def checked_salt(salt: bytes | None) -> bytes:
+    """The salt, or a random one."""
     if salt is None:
         return secrets.token_bytes(SALT_BYTES)
     if len(salt) != SALT_BYTES:
@@ -167,7 +113,8 @@ def _salt(salt: bytes | None) -> bytes:
     return salt
 
 
-def _ports(port_map: Mapping[int, int] | None) -> dict[int, int]:
+def checked_ports(port_map: Mapping[int, int] | None) -> dict[int, int]:
+    """Port to protocol, as the engine wants it. Raises TapscopeError."""
     out: dict[int, int] = {}
     for port, protocol in (port_map or {}).items():
         if not 0 < port < 65536:
@@ -181,6 +128,7 @@ def _ports(port_map: Mapping[int, int] | None) -> dict[int, int]:
     return out
 
 
-def _as_tapscope_error(error: Exception) -> TapscopeError:
+def as_tapscope_error(error: Exception) -> TapscopeError:
+    """A SourceError of the engine in the words of the store."""
     what, path, offset, remedy = error.args
     return TapscopeError(what, path=path or None, offset=offset, remedy=remedy or None)

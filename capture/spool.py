@@ -150,6 +150,8 @@ class Spool:
             if owner is not None:
                 for name in (".", SALT, CLASSES, *([MANIFEST] if names else [])):
                     os.chown(name, *owner, dir_fd=self._folder)
+        self._fresh = not names
+        self.segments = 0
         files = segment_files(names)
         self._next = files[-1].last + 1 if files else self._manifest["next_segment"]
         self._files = [(file, *self._size_and_time(file.name)) for file in files]
@@ -191,8 +193,24 @@ class Spool:
                 (SegmentFile(self._next, self._next, f"{self._next:06}.npz"), *self._size_and_time(None))
             )
             self._next += 1
+            self.segments += 1
             self._join()
             self._delete_old()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all segments."""
+        return sum(size for _, size, _ in self._files)
+
+    def abandon(self) -> None:
+        """Nothing was captured: leave the directory as it was found."""
+        self._classes.close()
+        if self._fresh:
+            with contextlib.suppress(OSError):
+                for name in (SALT, CLASSES):
+                    os.unlink(name, dir_fd=self._folder)
+                self.path.rmdir()
+        os.close(self._folder)
 
     def close(self, outcome: str) -> None:
         """The session ended: `outcome` says how, in a word or two."""

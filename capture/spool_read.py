@@ -155,6 +155,8 @@ def _load_all(
                 progress(done + 1, len(files))
         if not gone:
             break
+    for file in loaded.keys() & set(files):
+        merged.count("spool.segments", file.last - file.first + 1, "segments")
     for file in damaged:
         merged.count("spool.damaged_segments", file.last - file.first + 1, "segments")
     return files, [loaded[file] for file in files if file in loaded], list(damaged.values())

@@ -1,5 +1,5 @@
-"""Which files a `trace` reads: capture files as given, and of a run directory its captures, host logs and
-manifest."""
+"""Which files a `trace` reads: capture files and spools as given, and of a run directory its captures or
+spools, host logs and manifest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tapscope.store.errors import TapscopeError
+from tapscope.capture.spool import CLASSES, is_spool
+from tapscope.store.errors import ExitCode, TapscopeError
 
 NOT_CAPTURES = {"hosts", "events", "truth", "users", "logs"}
 """Folders of a run directory in which no capture is looked for."""
@@ -37,6 +38,7 @@ class Inputs:
     """What one `trace` reads."""
 
     captures: list[Path] = field(default_factory=list)
+    spools: list[Path] = field(default_factory=list)
     host_folders: list[Path] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=dict)
     manifest_path: Path | None = None
@@ -54,20 +56,37 @@ def find_inputs(given: Sequence[str | Path]) -> Inputs:
         if path.is_file() or path.is_fifo():
             found.captures.append(path)
             continue
-        captures = captures_below(path)
-        if not captures:
+        if is_spool(path):
+            found.spools.append(path)
+            continue
+        captures, spools = captures_below(path), spools_below(path)
+        if not captures and not spools:
             raise TapscopeError(
                 "there is no capture file in this folder",
                 path=path,
-                remedy="A run directory holds .pcap or .pcapng files (also packed), hosts/, manifest.json.",
+                remedy="A run directory holds .pcap or .pcapng files (also packed) or spools, hosts/, "
+                "manifest.json.",
             )
         found.captures.extend(captures)
+        found.spools.extend(spools)
         if (path / "hosts").is_dir():
             found.host_folders.append(path / "hosts")
         if (path / "manifest.json").is_file():
             found.manifest_path = path / "manifest.json"
             found.manifest = read_manifest(found.manifest_path)
+    if found.captures and found.spools:
+        raise TapscopeError(
+            "capture files and spools cannot be traced together",
+            path=found.spools[0],
+            remedy="Trace the capture files and the spools in runs of their own.",
+            exit_code=ExitCode.USAGE,
+        )
     return found
+
+
+def spools_below(folder: Path) -> list[Path]:
+    """Spools of a live capture in a folder and below it."""
+    return sorted(path.parent for path in folder.rglob(CLASSES) if is_spool(path.parent))
 
 
 def captures_below(folder: Path) -> list[Path]:

@@ -1,17 +1,32 @@
-"""Live capture for the command line: packets to a file, a traced run, or both."""
+"""Live capture for the command line: packets to a file, messages to a spool, or a traced run at the end."""
 
 from __future__ import annotations
 
+import json
+import os
+import pwd
+import shutil
+import signal
 import socket
-from dataclasses import dataclass
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tapscope import __version__
-from tapscope.cli.output import Progress
-from tapscope.cli.pipeline import TraceOptions, reconstruct, store_capture
+from tapscope.cli.output import Progress, note
+from tapscope.cli.pipeline import TraceOptions, port_codes, trace
+from tapscope.store.codes import Protocol
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
+
+if TYPE_CHECKING:
+    from tapscope.capture.live import Control
+
+UNPRIVILEGED = ("tapscope", "nobody")
+"""Users that root becomes for a capture: the first one that exists."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +35,7 @@ class LiveOptions:
 
     interface: str
     packet_file: Path | None = None
+    spool: Path | None = None
     output: Path | None = None
     count: int | None = None
     snaplen: int = 262144
@@ -29,6 +45,11 @@ class LiveOptions:
     user: str | None = None
     filter: str = ""
     force: bool = False
+    keep_text: bool = False
+    port_map: dict[int, str] = field(default_factory=dict)
+    spool_bytes: int | None = None
+    spool_age_ns: int | None = None
+    sync: bool = False
 
 
 def interfaces() -> list[str]:
@@ -37,47 +58,193 @@ def interfaces() -> list[str]:
 
 
 def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str, Any]:
-    """Capture until the end that the options name; returns packets, received, dropped and where they lie."""
-    from tapscope import capture as engine
-
+    """Capture until the end that the options name, a signal, or Ctrl-C; returns what was counted, and where
+    everything lies."""
     if options.interface not in interfaces():
         raise TapscopeError(
             f"there is no interface {options.interface!r}",
             remedy=f"There are: {', '.join(interfaces())}.",
             exit_code=ExitCode.USAGE,
         )
-    run = None if options.output is None else RunFile.create(options.output, force=options.force)
-    try:
-        tables = engine.capture_live(
-            options.interface,
-            options.seconds,
-            options.count,
-            snaplen=options.snaplen,
-            filter=options.filter,
-            write=options.packet_file,
-            ring_bytes=options.ring_bytes,
-            promiscuous=options.promiscuous,
-            user=options.user,
-            progress=None if progress is None else lambda done, total: progress("capturing", done, total),
+    if options.output is not None:
+        return _capture_and_trace(options, options.output, progress)
+    from tapscope.capture.live import Control, LiveSettings, capture_to_spool
+    from tapscope.capture.spool import SpoolBound
+
+    settings = LiveSettings(
+        interface=options.interface,
+        seconds=options.seconds,
+        packets=options.count,
+        snaplen=options.snaplen,
+        filter=options.filter,
+        write=options.packet_file,
+        ring_bytes=options.ring_bytes,
+        promiscuous=options.promiscuous,
+        keep_text=options.keep_text,
+        port_map=port_codes(options.port_map),
+    )
+    control = Control()
+    with _signals(control):
+        counted = capture_to_spool(
+            settings,
+            options.spool,
+            bound=SpoolBound(options.spool_bytes, options.spool_age_ns),
+            sync=options.sync,
+            user=options.user or _unprivileged(),
+            control=control,
+            on_report=report,
+            on_progress=None if progress is None else lambda status: progress(status_line(status), 0, 0),
         )
-        if run is not None:
-            traced = TraceOptions()
-            run.set_meta("tapscope_version", __version__)
-            run.set_meta("options", traced.record())
-            run.set_meta("inputs", [options.interface])
-            store_capture(run, tables)
-            reconstruct(run, tables, traced, progress)
-            run.set_meta("complete", True)
+    return _record(options, counted)
+
+
+def _unprivileged() -> str | None:
+    if os.geteuid() != 0:
+        return ""  # no other user, but no capabilities either
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    found = next((name for name in UNPRIVILEGED if name in known), None)
+    if found is None:
+        raise TapscopeError("there is no unprivileged user to become", remedy="Name one with -Z.")
+    return found
+
+
+@contextmanager
+def _signals(control: Control) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the capture in good order, a second one at once; SIGUSR1 reports; SIGHUP is kept
+    for later use."""
+
+    def stop(number: int, frame: object) -> None:
+        if control.stop:
+            raise KeyboardInterrupt
+        control.stop = True
+
+    def ask(number: int, frame: object) -> None:
+        control.report = True
+
+    def nothing(number: int, frame: object) -> None:
+        """Reserved."""
+
+    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: ask, signal.SIGHUP: nothing}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
     finally:
-        if run is not None:
-            run.close()
-    (source,) = tables.sources
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def report(status: dict[str, Any]) -> None:
+    """What SIGUSR1 prints: one line, then all counters."""
+    note(f"tapscope: {status_line(status)}")
+    for name, value, unit in status.get("counters", ()):
+        note(f"  {name} {value} {unit}")
+
+
+def status_line(status: dict[str, Any]) -> str:
+    """The state of a capture in one line."""
+    words = [f"{status['packets']} packets"]
+    if "messages" in status:
+        protocols = ", ".join(
+            f"{Protocol(number).name.lower()} {count}"
+            for number, count in sorted(status["messages_by_protocol"].items())
+        )
+        words.append(f"{status['messages']} messages" + (f" ({protocols})" if protocols else ""))
+        words.append(f"{status['connections_open']} connections open")
+    for key, what in (
+        ("received", "received"),
+        ("dropped_by_kernel", "dropped by kernel"),
+        ("dropped_by_interface", "dropped by interface"),
+    ):
+        if status[key] is not None:
+            words.append(f"{status[key]} {what}")
+    if "segments_written" in status:
+        words.append(f"{status['segments_written']} segments written ({status['spool_bytes'] / 1e6:.1f} MB)")
+        words.append(f"{status['segments_waiting']} waiting")
+    return ", ".join(words)
+
+
+def _record(options: LiveOptions, counted: dict[str, Any]) -> dict[str, Any]:
+    names = {int(code): code.name.lower() for code in Protocol}
+    by_protocol = counted.get("messages_by_protocol", {})
     return {
         "interface": options.interface,
-        "packets": int(source["packets"]),
-        "received": source.get("received"),
-        "dropped_by_kernel": source.get("dropped_by_kernel"),
-        "dropped_by_interface": source.get("dropped_by_interface"),
+        "packets": counted["packets"],
+        "received": counted["received"],
+        "dropped_by_kernel": counted["dropped_by_kernel"],
+        "dropped_by_interface": counted["dropped_by_interface"],
+        "messages": counted.get("messages"),
+        "messages_by_protocol": {names[number]: count for number, count in sorted(by_protocol.items())},
         "packet_file": None if options.packet_file is None else str(options.packet_file),
-        "run": None if options.output is None else str(options.output),
+        "spool": None if options.spool is None else str(options.spool),
+        "run": None,
     }
+
+
+def _capture_and_trace(options: LiveOptions, output: Path, progress: Progress | None) -> dict[str, Any]:
+    """A capture in a process of its own, which gives up its rights; what it put into its spool is traced with
+    ours."""
+    spool = options.spool or output.with_name(output.name + ".spool")
+    if options.spool is None and spool.exists():
+        raise TapscopeError(
+            "an earlier capture left its spool here",
+            path=spool,
+            remedy=f"Trace it with: tapscope trace {spool} -o RUN.db, or remove it.",
+        )
+    RunFile.create(output, force=options.force).close()  # fails now, not at the end
+    record = _in_child(_arguments(options, spool), spool)
+    trace([spool], output, TraceOptions(), force=True, progress=progress)
+    if options.spool is None:
+        shutil.rmtree(spool)
+    return record | {"run": str(output), "spool": None if options.spool is None else str(spool)}
+
+
+def _arguments(options: LiveOptions, spool: Path) -> list[str]:
+    words = ["-i", options.interface, "--spool", str(spool), "--json", "-s", str(options.snaplen)]
+    words += ["--buffer-mb", str(options.ring_bytes // 2**20)]
+    for option, value in (
+        ("-w", options.packet_file),
+        ("-c", options.count),
+        ("-Z", options.user),
+        ("--duration", None if options.seconds is None else f"{options.seconds * 1e9:.0f}ns"),
+        ("--spool-size", None if options.spool_bytes is None else f"{options.spool_bytes / 1000}KB"),
+        ("--spool-age", None if options.spool_age_ns is None else f"{options.spool_age_ns}ns"),
+        ("--port-map", ",".join(f"{port}={name}" for port, name in options.port_map.items()) or None),
+    ):
+        words += [] if value is None else [option, str(value)]
+    words += [] if options.promiscuous else ["-p"]
+    words += ["--keep-text"] if options.keep_text else []
+    words += ["--fsync"] if options.sync else []
+    return [*words, "--", *([options.filter] if options.filter else [])]
+
+
+def _in_child(arguments: list[str], spool: Path) -> dict[str, Any]:
+    """Runs `tapscope capture`; hands signals on to it, and returns what it says at its end."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tapscope", "capture", *arguments],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+    def hand_on(number: int, frame: object) -> None:
+        child.send_signal(number)
+
+    # Ctrl-C reaches the child by itself: it is in the same group of the terminal.
+    handlers = {signal.SIGTERM: hand_on, signal.SIGUSR1: hand_on, signal.SIGHUP: hand_on}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        out, _ = child.communicate()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if child.returncode == ExitCode.DONE:
+        record: dict[str, Any] = json.loads(out)
+        return record
+    if any(spool.glob("*.npz")):
+        raise TapscopeError(
+            "the capture was broken off; what it read is kept",
+            path=spool,
+            remedy=f"Trace it with: tapscope trace {spool} -o RUN.db.",
+            exit_code=ExitCode.INTERRUPTED if child.returncode == ExitCode.INTERRUPTED else ExitCode.ERROR,
+        )
+    raise SystemExit(child.returncode if child.returncode > 0 else ExitCode.ERROR)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tapscope.cli.output import parse_duration_ns
+from tapscope.cli.output import parse_duration_ns, parse_size_bytes
 from tapscope.store.codes import DISSECTED
 from tapscope.store.errors import TapscopeError
 
@@ -25,6 +25,20 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older click has no
             return value
         try:
             return parse_duration_ns(value)
+        except TapscopeError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # older click has no argument here
+    """An amount of data with its unit; int bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size_bytes(value)
         except TapscopeError as error:
             self.fail(str(error), param, ctx)
 

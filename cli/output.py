@@ -133,8 +133,10 @@ def progress_bar() -> Iterator[Progress | None]:
 
 
 def parse_duration_ns(text: str) -> int:
-    """Nanoseconds of "50ms", "1s", "250us", "2min"; TapscopeError otherwise."""
-    units = {"min": 60_000_000_000, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+    """Nanoseconds of "50ms", "1s", "250us", "2min", "3h", "7d"; TapscopeError otherwise."""
+    minute = 60_000_000_000
+    units = {"min": minute, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+    units |= {"h": 60 * minute, "d": 24 * 60 * minute}
     for unit, factor in units.items():
         if text.endswith(unit):
             try:
@@ -144,3 +146,17 @@ def parse_duration_ns(text: str) -> int:
             if math.isfinite(value) and value >= 1:
                 return round(value)
     raise TapscopeError(f"{text!r} is no length of time", remedy="Write it like 50ms, 1s or 250us.")
+
+
+def parse_size_bytes(text: str) -> int:
+    """Bytes of "500MB" (decimal) or "2GiB" (binary); TapscopeError otherwise."""
+    powers = {letter: power for power, letter in enumerate("KMGT", 1)}
+    for unit in (f"{letter}{kind}" for letter in powers for kind in ("iB", "B")):
+        if text.endswith(unit):
+            try:
+                value = float(text[: -len(unit)]) * (1024 if "i" in unit else 1000) ** powers[unit[0]]
+            except ValueError:
+                break
+            if math.isfinite(value) and value >= 1:
+                return round(value)
+    raise TapscopeError(f"{text!r} is no size", remedy="Write it like 500MB or 2GiB.")

@@ -18,6 +18,7 @@ from tapscope import __version__
 from tapscope.cli.inputs import find_inputs
 from tapscope.cli.output import Progress
 from tapscope.store.codes import CloseHow, EvidenceMode
+from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 from tapscope.store.tables import Table
 
@@ -82,13 +83,17 @@ def trace(
         run.set_meta("inputs", [str(path) for path in inputs])
         if found.manifest_path is not None:
             run.set_meta("manifest", found.manifest)
-        captured = capture.read_files(
-            [str(path) for path in found.captures],
-            keep_text=options.keep_text,
-            port_map=port_codes(options.port_map),
-            tls_keylog=options.tls_keylog,
-            progress=_told(progress, "reading packets"),
-        )
+        if found.spools:
+            _refuse_reading_options(options, found.spools[0])
+            captured = capture.read_spool(found.spools, progress=_told(progress, "reading segments"))
+        else:
+            captured = capture.read_files(
+                [str(path) for path in found.captures],
+                keep_text=options.keep_text,
+                port_map=port_codes(options.port_map),
+                tls_keylog=options.tls_keylog,
+                progress=_told(progress, "reading packets"),
+            )
         done("read")
         store_capture(run, captured, keep_evidence=options.keep_evidence)
         done("store")
@@ -104,6 +109,17 @@ def trace(
         run.set_meta("seconds", seconds)
         run.set_meta("complete", True)
     return Path(out)
+
+
+def _refuse_reading_options(options: TraceOptions, spool: Path) -> None:
+    """What is read from packets was decided when the spool was written."""
+    if options.port_map or options.keep_text or options.tls_keylog:
+        raise TapscopeError(
+            "a spool holds messages, not packets: --port-map, --keep-text and --tls-keylog come too late",
+            path=spool,
+            remedy="Give the first two to `tapscope capture`; decrypt a packet file.",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def port_codes(port_map: dict[int, str]) -> dict[int, int]:

@@ -270,6 +270,9 @@ def live(record: Mapping[str, Any]) -> None:
     ):
         if record[key] is not None:
             print(f"{record[key]} packets {words}")
-    for key in ("packet_file", "run"):
+    if record["messages"] is not None:
+        protocols = ", ".join(f"{name} {count}" for name, count in record["messages_by_protocol"].items())
+        print(f"{record['messages']} messages read" + (f" ({protocols})" if protocols else ""))
+    for key in ("packet_file", "spool", "run"):
         if record[key] is not None:
             print(f"Stored in {record[key]}")

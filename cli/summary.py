@@ -93,6 +93,9 @@ def loss_summary(run: RunFile) -> dict[str, Any]:
     record["messages"] = run.count("messages")
     for name, flag in (("unanswered_calls", CallFlag.UNANSWERED), ("lost_responses", CallFlag.LOST_RESPONSE)):
         record[name] = int(run.sql("SELECT count(*) FROM call WHERE flags & ?", (int(flag),))[0][0])
+    counted = {name: int(value) for name, value, _ in run.counters()}
+    lost = sum(counted.get(f"spool.{how}_segments", 0) for how in ("damaged", "missing"))
+    record["lost_segments_share"] = lost / (lost + counted.get("spool.segments", 0)) if lost else 0.0
     seen = record["bytes"]
     record["missing_share"] = record["missing_bytes"] / (seen + record["missing_bytes"]) if seen else 0.0
     record["unparsed_share"] = record["unparsed_bytes"] / seen if seen else 0.0
@@ -114,6 +117,11 @@ def loss_line(loss: dict[str, Any]) -> str:
 def quality_problems(loss: dict[str, Any], calls: int) -> list[str]:
     """Why the input's quality is below the threshold, in words; empty when it is good enough."""
     problems = []
+    if loss["lost_segments_share"] > MISSING_LIMIT:
+        problems.append(
+            f"{100 * loss['lost_segments_share']:.1f} % of the segments of the spool are damaged or missing "
+            f"(threshold {100 * MISSING_LIMIT:g} %). Restore them from a copy"
+        )
     if calls == 0:
         problems.append(
             f"no call of a known protocol in {loss['connections']} TCP connections. Check the capture "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 STAGES = {
     "source": "reading the capture",
+    "spool": "reading the spool",
     "discarded": "TCP payload",
     "missing": "never seen",
     "unparsed": "streams",
@@ -26,6 +27,12 @@ STAGES = {
 """First part of a counter's name -> the stage that counts."""
 
 WORDS = {
+    "spool.damaged_segments": "Segments that are damaged",
+    "spool.deleted_segments": "Old segments that were deleted to keep the bound of the spool",
+    "spool.late_segments": "Segments that had to wait for a slow disk",
+    "spool.messages_without_connection": "Messages left out: who sent them stood in a lost segment",
+    "spool.missing_segments": "Segments that are missing",
+    "spool.references_lost": "References to messages of lost or deleted segments",
     "source.truncated_file": "Files that end in the middle of a packet",
     "source.unknown_link_type": "Packets of a link type that is not known",
     "decode.arp": "ARP: carries no calls",
@@ -109,7 +116,7 @@ WORDS = {
     "host.truncated_file": "Files that were cut",
 }
 
-NOT_LOST = ("packets", "tcp.segments", "tcp.payload")
+NOT_LOST = ("packets", "spool.segments", "tcp.segments", "tcp.payload")
 """Totals, not oddities: shown elsewhere."""
 
 NO_CALLS = frozenset(

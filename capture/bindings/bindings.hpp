@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine.hpp"
+#include "source/byte_stream.hpp"
 #include "source/packet.hpp"
 
 namespace tapscope::bindings {
@@ -51,17 +52,38 @@ public:
         const Clock::time_point now = Clock::now();
         if (now - last_ < std::chrono::milliseconds(200)) return false;
         last_ = now;
+        if (pressed_) return true;
         const py::gil_scoped_acquire gil;
-        if (PyErr_CheckSignals() != 0) {
-            if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw py::error_already_set();
-            PyErr_Clear();
-            return true;
-        }
+        if (ctrl_c()) return true;
         if (progress_) (*progress_)(done, total);
         return false;
     }
+    // Was Ctrl-C pressed while a pipe kept the reader waiting?
+    static bool pressed() noexcept { return pressed_; }
+
+    // While it lives, Ctrl-C ends the wait for input of this thread.
+    struct WhileWaiting {
+        WhileWaiting() {
+            pressed_ = false;
+            stop_waiting = [] {
+                const py::gil_scoped_acquire gil;
+                return pressed_ = pressed_ || ctrl_c();
+            };
+        }
+        ~WhileWaiting() { stop_waiting = nullptr; }
+        WhileWaiting(const WhileWaiting&) = delete;
+        WhileWaiting& operator=(const WhileWaiting&) = delete;
+    };
 
 private:
+    static bool ctrl_c() {
+        if (PyErr_CheckSignals() == 0) return false;
+        if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw py::error_already_set();
+        PyErr_Clear();
+        return true;
+    }
+
+    static inline thread_local bool pressed_ = false;
     const Progress& progress_;
     Clock::time_point last_ = Clock::now();
 };

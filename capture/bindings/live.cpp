@@ -5,6 +5,7 @@
 #include "bindings.hpp"
 #include "source/live.hpp"
 #include "source/merge.hpp"
+#include "source/privileges.hpp"
 
 namespace tapscope::bindings {
 namespace {
@@ -15,19 +16,21 @@ using Limit = std::unordered_map<std::string, std::int64_t>;
 // One thread at a time.
 class Capture {
 public:
-    // `handed_over`: drain() is called while packets come, not only behind finish().
+    // `handed_over`: drain() is called while packets come, not only behind finish(). `dissect` false: packets are only
+    // counted and written.
     static std::unique_ptr<Capture> of_interface(const std::string& interface, int snaplen,
                                                  const std::string& filter, const std::string& write,
-                                                 int ring_bytes, bool promiscuous, const std::string& user,
-                                                 const py::bytes& salt, bool keep_text,
-                                                 const PortMap& port_map, bool handed_over) {
+                                                 int ring_bytes, bool promiscuous, const py::bytes& salt,
+                                                 bool keep_text, const PortMap& port_map, bool handed_over,
+                                                 bool dissect) {
         Settings settings = make_settings(salt, keep_text, port_map);
         settings.limits.reorder_ns = 1'000'000'000;  // a live tap must not keep messages back for long
         settings.limits.handed_over = handed_over;
         auto capture = std::make_unique<Capture>(settings);
         capture->live_ = std::make_unique<LiveSource>(
-            LiveSettings{interface, filter, write, user, snaplen, ring_bytes, promiscuous},
+            LiveSettings{interface, filter, write, snaplen, ring_bytes, promiscuous},
             capture->engine_.recorder().counters);
+        capture->dissect_ = dissect;
         capture->batch_.reserve(Source::kBatch);
         return capture;
     }
@@ -50,7 +53,7 @@ public:
 
     explicit Capture(const Settings& settings) : engine_(settings) {}
 
-    // Takes packets for `milliseconds`, or until there are `packets` in total. False when there will be no more.
+    // Takes packets for `milliseconds`, or until there are `packets` (at least as many as so far) in total. False when there will be no more.
     bool run(int milliseconds, std::uint64_t packets) {
         const py::gil_scoped_release no_gil;
         const Clock::time_point until = Clock::now() + std::chrono::milliseconds(milliseconds);
@@ -63,15 +66,15 @@ public:
                     files_->fill(batch_);
                 if (batch_.empty() && !live_) return false;
             }
-            const std::uint64_t room = packets - std::min(packets, engine_.packet_count());
-            const std::size_t n = std::min<std::uint64_t>(batch_.size() - at_, room);
-            engine_.packets(std::span(batch_).subspan(at_, n));
+            const std::size_t n = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
+            if (dissect_) engine_.packets(std::span(batch_).subspan(at_, n));
             at_ += n;
+            packets_ += n;
             if (live_ && batch_.empty())
                 engine_.tick(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                  std::chrono::system_clock::now().time_since_epoch())
                                  .count());
-            if (engine_.packet_count() >= packets) return false;
+            if (packets_ >= packets) return false;
         } while (Clock::now() < until);
         return true;
     }
@@ -102,7 +105,7 @@ public:
         update();
         py::dict out;
         Tracker& tracker = engine_.tracker();
-        out["packets"] = engine_.packet_count();
+        out["packets"] = packets_;
         out["messages"] = engine_.recorder().first_message + engine_.recorder().messages.size;
         out["connections_open"] = tracker.connections_open();
         out["counters"] = export_counters(engine_.recorder());
@@ -127,7 +130,9 @@ private:
     std::unique_ptr<LiveSource> live_;
     std::unique_ptr<MergedSources> files_;
     std::vector<Packet> batch_;
-    std::size_t at_ = 0;  // packets of the batch that the engine has seen
+    std::size_t at_ = 0;  // packets of the batch that were taken
+    std::uint64_t packets_ = 0;
+    bool dissect_ = true;  // false: packets are counted (and written by the source), and no more
     std::size_t classes_told_ = 0;
 };
 
@@ -137,8 +142,8 @@ void define_live(py::module_& m) {
     py::class_<Capture>(m, "Capture")
         .def_static("of_interface", &Capture::of_interface, py::kw_only(), py::arg("interface"),
                     py::arg("snaplen"), py::arg("filter"), py::arg("write"), py::arg("ring_bytes"),
-                    py::arg("promiscuous"), py::arg("user"), py::arg("salt"), py::arg("keep_text"),
-                    py::arg("port_map"), py::arg("handed_over"))
+                    py::arg("promiscuous"), py::arg("salt"), py::arg("keep_text"), py::arg("port_map"),
+                    py::arg("handed_over"), py::arg("dissect"))
         .def_static("of_files", &Capture::of_files, py::kw_only(), py::arg("paths"), py::arg("salt"),
                     py::arg("keep_text"), py::arg("port_map"), py::arg("limits"))
         .def("run", &Capture::run, py::arg("milliseconds"), py::arg("packets"))
@@ -147,6 +152,7 @@ void define_live(py::module_& m) {
         .def("drain", &Capture::drain)
         .def("tables", &Capture::tables, py::arg("interrupted"))
         .def("status", &Capture::status);
+    m.def("drop_privileges", &drop_privileges, py::arg("user"));
 }
 
 }  // namespace tapscope::bindings

@@ -60,12 +60,17 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
     set_limits(settings.limits, limits);
     Engine engine(settings);
     bool interrupted = false;
+    const Pulse::WhileWaiting waiting;
     std::vector<std::unique_ptr<Source>> opened;
-    {
+    try {
         const py::gil_scoped_release no_gil;
         for (const std::string& path : paths)
             opened.push_back(
                 open_file(path, static_cast<std::uint16_t>(opened.size()), engine.recorder().counters));
+    } catch (const SourceError&) {
+        if (!Pulse::pressed()) throw;
+        PyErr_SetNone(PyExc_KeyboardInterrupt);
+        throw py::error_already_set();
     }
     MergedSources sources(std::move(opened));
     {
@@ -80,6 +85,7 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
             engine.packets(batch);
             interrupted = pulse.interrupted(sources.bytes_done(), sources.bytes_total());
         }
+        interrupted = interrupted || Pulse::pressed();
         engine.finish();
         if (!interrupted)
             for (const auto& source : sources.sources()) check_link_types(source->report());

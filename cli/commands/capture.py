@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, Duration
+from tapscope.cli.options import JSON, Duration, PortMap, Size
 
 
-@click.command(short_help="Record or trace packets of an interface, with drop counters.")
+@click.command(short_help="Record or trace packets of an interface, for minutes or for days.")
 @click.option("-i", "interface", metavar="IF", help="Interface to capture on; any: all of them.")
 @click.option(
     "-w",
@@ -25,6 +25,30 @@ from tapscope.cli.options import JSON, Duration
     type=click.Path(path_type=Path),
     help="Trace what was seen into a run file.",
 )
+@click.option(
+    "--spool",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Put what was read into this directory twice a second, for a capture of days; `tapscope trace DIR` "
+    "reads it, also meanwhile. An existing one is continued.",
+)
+@click.option(
+    "--spool-size",
+    "spool_bytes",
+    type=Size(),
+    metavar="SIZE",
+    help="Delete the oldest part beyond SIZE, for example 20GB.",
+)
+@click.option(
+    "--spool-age",
+    "spool_age_ns",
+    type=Duration(),
+    metavar="TIME",
+    help="Delete what is older than TIME, for example 7d.",
+)
+@click.option(
+    "--fsync", "sync", is_flag=True, help="Wait for the disk after each write: survives a power cut."
+)
 @click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets.")
 @click.option(
     "-s",
@@ -36,7 +60,13 @@ from tapscope.cli.options import JSON, Duration
     help="Bytes kept of each packet.",
 )
 @click.option("-D", "list_interfaces", is_flag=True, help="List the interfaces and stop.")
-@click.option("-Z", "user", metavar="USER", help="Give up root for this user once the interface is open.")
+@click.option(
+    "-Z",
+    "user",
+    metavar="USER",
+    help="Give up root for this user once the interface is open; without it for tapscope or nobody. "
+    "root: stay root.",
+)
 @click.option("-p", "quiet_mode", is_flag=True, help="Do not put the interface into promiscuous mode.")
 @click.option("--duration", type=Duration(), metavar="TIME", help="Stop after this time, for example 60s.")
 @click.option(
@@ -46,6 +76,16 @@ from tapscope.cli.options import JSON, Duration
     show_default=True,
     help="Kernel buffer; a larger one survives longer bursts.",
 )
+@click.option(
+    "--port-map",
+    type=PortMap(),
+    default="",
+    metavar="PORT=PROTOCOL,...",
+    help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
+)
+@click.option(
+    "--keep-text", is_flag=True, help="Also keep one raw text per class (it may hold private data)."
+)
 @click.option("--force", is_flag=True, help="Replace the run file if it exists.")
 @JSON
 @click.argument("filter_", metavar="[FILTER]...", nargs=-1)
@@ -53,6 +93,10 @@ def capture(
     interface: str | None,
     packet_file: Path | None,
     output: Path | None,
+    spool: Path | None,
+    spool_bytes: int | None,
+    spool_age_ns: int | None,
+    sync: bool,
     count: int | None,
     snaplen: int,
     list_interfaces: bool,
@@ -60,14 +104,17 @@ def capture(
     quiet_mode: bool,
     duration: int | None,
     buffer_mb: int,
+    port_map: dict[int, str],
+    keep_text: bool,
     force: bool,
     as_json: bool,
     filter_: tuple[str, ...],
 ) -> None:
     """Capture on an interface with the option letters of tcpdump. FILTER is a capture filter: tcp port 80
 
-    Ends after -c packets, after --duration, or with Ctrl-C; then says how many packets were captured,
-    received by the filter, and dropped. Needs root, or the capability cap_net_raw.
+    Ends after -c packets, after --duration, or with Ctrl-C or SIGTERM (a second one: at once); then says how
+    many packets were captured, received by the filter, and dropped. SIGUSR1 prints the counters so far.
+    Needs root, or the capability cap_net_raw, and gives up either once the interface is open.
     """
     from tapscope.cli import live, show
     from tapscope.cli.output import print_json, progress_bar
@@ -77,12 +124,22 @@ def capture(
         return
     if interface is None:
         raise click.UsageError("Name an interface: -i IF (-D lists them).")
-    if packet_file is None and output is None:
-        raise click.UsageError("Say where to: -w FILE for packets, -o RUN.db for a traced run, or both.")
+    if packet_file is None and output is None and spool is None:
+        raise click.UsageError(
+            "Say where to: -w FILE for packets, -o RUN.db for a traced run, --spool DIR for days."
+        )
+    if spool is None and (spool_bytes is not None or spool_age_ns is not None):
+        raise click.UsageError("--spool-size and --spool-age belong to --spool DIR.")
     options = live.LiveOptions(
         interface=interface,
         packet_file=packet_file,
         output=output,
+        spool=spool,
+        spool_bytes=spool_bytes,
+        spool_age_ns=spool_age_ns,
+        sync=sync,
+        port_map=port_map,
+        keep_text=keep_text,
         count=count,
         snaplen=snaplen,
         seconds=None if duration is None else duration / 1e9,

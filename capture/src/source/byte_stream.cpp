@@ -1,6 +1,7 @@
 #include "source/byte_stream.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,7 +105,8 @@ ByteStream::ByteStream(const std::string& path) : path_(path == "-" ? "standard 
             throw SourceError("is a directory, not a capture file", path, -1,
                               "Name the capture files in it.");
         }
-        if (S_ISREG(info.st_mode)) file_size_ = static_cast<std::uint64_t>(info.st_size);
+        regular_ = S_ISREG(info.st_mode);
+        if (regular_) file_size_ = static_cast<std::uint64_t>(info.st_size);
     }
     buffer_.resize(kBlock);
     end_ = read_file(buffer_.data(), kBlock);
@@ -137,6 +139,7 @@ ByteStream::~ByteStream() {
 
 std::size_t ByteStream::read_file(std::uint8_t* to, std::size_t n) {
     while (!file_ended_) {
+        if (!regular_ && !wait_for_input()) break;
         const ssize_t got = ::read(fd_, to, n);
         if (got > 0) {
             file_read_ += static_cast<std::uint64_t>(got);
@@ -150,6 +153,15 @@ std::size_t ByteStream::read_file(std::uint8_t* to, std::size_t n) {
         file_ended_ = true;
     }
     return 0;
+}
+
+// False when the wait was given up.
+bool ByteStream::wait_for_input() {
+    constexpr int wait_ms = 200;
+    pollfd ready{fd_, POLLIN, 0};
+    while (!file_ended_ && stop_waiting != nullptr && poll(&ready, 1, wait_ms) <= 0)
+        file_ended_ = stop_waiting();
+    return !file_ended_;
 }
 
 bool ByteStream::produce() {

@@ -8,6 +8,10 @@
 
 namespace tapscope {
 
+// While a pipe has nothing to read, asked a few times a second on the reading thread: true ends the input there.
+// nullptr: wait as long as it takes.
+inline thread_local bool (*stop_waiting)() = nullptr;
+
 // A stage that turns compressed bytes into plain ones.
 class Decoder {
 public:
@@ -52,11 +56,12 @@ public:
 
 private:
     std::size_t read_file(std::uint8_t* to, std::size_t n);
+    bool wait_for_input();
     bool produce();
 
     std::string path_, compression_;
     int fd_ = -1;
-    bool close_fd_ = false, file_ended_ = false;
+    bool close_fd_ = false, file_ended_ = false, regular_ = false;
     std::uint64_t file_read_ = 0, file_size_ = 0, produced_ = 0;
     std::vector<std::uint8_t> buffer_;
     std::size_t begin_ = 0, end_ = 0;

@@ -1,9 +1,7 @@
 #include "source/live.hpp"
 
-#include <grp.h>
 #include <pcap/pcap.h>
 #include <poll.h>
-#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,16 +27,6 @@ struct LiveSource::Handles {
         if (pcap != nullptr) pcap_close(pcap);
     }
 };
-
-void become_user(const std::string& user) {
-    if (geteuid() != 0) return;
-    const passwd* entry = getpwnam(user.c_str());
-    if (entry == nullptr) fail("no such user: " + user, "", "Name an existing unprivileged user.");
-    if (initgroups(user.c_str(), entry->pw_gid) != 0 || setgid(entry->pw_gid) != 0 ||
-        setuid(entry->pw_uid) != 0)
-        fail("cannot become user " + user + ": " + std::strerror(errno), "",
-             "Start as root, or without a user.");
-}
 
 LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
     : handles_(std::make_unique<Handles>()), counters_(counters) {
@@ -87,7 +75,6 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
                  "Check the path and its permissions.");
     }
     if (pcap_setnonblock(pcap, 1, error) != 0) fail(error, settings.interface, "");
-    if (!settings.user.empty()) become_user(settings.user);
     arena_.resize(kArena);
 }
 

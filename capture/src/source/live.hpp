@@ -15,7 +15,6 @@ struct LiveSettings {
     std::string interface;
     std::string filter;                 // BPF expression; empty: everything
     std::string write_path;             // pcap file that gets every packet; empty: none
-    std::string user;                   // become this user once everything is open; empty: stay
     int snaplen = 262144;               // bytes
     int ring_bytes = 64 * 1024 * 1024;  // kernel ring
     bool promiscuous = true;
@@ -23,7 +22,7 @@ struct LiveSettings {
 
 class LiveSource final : public Source {
 public:
-    // Throws SourceError. After the constructor no privilege is needed any more.
+    // Throws SourceError. After the constructor no privilege is needed any more (privileges.hpp).
     LiveSource(const LiveSettings& settings, Counters& counters);
     ~LiveSource() override;
     LiveSource(const LiveSource&) = delete;
@@ -48,8 +47,5 @@ private:
     std::size_t used_ = 0;
     std::vector<Packet>* batch_ = nullptr;
 };
-
-// Gives up root for good. Throws SourceError when that fails.
-void become_user(const std::string& user);
 
 }  // namespace tapscope

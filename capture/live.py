@@ -1,0 +1,349 @@
+"""Live capture: into memory for a short time, or into a spool for as long as it is wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pwd
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tapscope.capture import _native
+from tapscope.capture.read import CaptureTables, as_tapscope_error, checked_ports, checked_salt
+from tapscope.capture.spool import Spool, SpoolBound
+from tapscope.store.errors import TapscopeError
+
+ALL_PACKETS = 2**63
+RUN_MS = 50
+"""The engine takes packets for so long before we look at signals and the clock."""
+SEGMENT_SECONDS = 0.5
+"""Rows lie in memory for so long: with the time it takes to write them, killing loses less than a second."""
+IDLE_SECONDS = 10.0
+"""Without new rows a segment (with the counters) is written so often."""
+WAITING_SEGMENTS = 4
+"""Segments that may wait for the disk; beyond it, rows gather in the engine."""
+WAITING_ROWS = 8_000_000
+"""Rows that may gather in the engine (about 0.5 GB); beyond it the kernel's ring fills, and the kernel drops
+and counts packets."""
+
+
+@dataclass(frozen=True)
+class LiveSettings:
+    """What to capture. `filter` is a BPF expression, `write` a pcap file that gets every packet, `ring_bytes`
+    the size of the kernel's ring; `seconds` and `packets` end the capture, None: never."""
+
+    interface: str
+    seconds: float | None = None
+    packets: int | None = None
+    snaplen: int = 262144
+    filter: str = ""
+    write: str | Path | None = None
+    ring_bytes: int = 64 * 1024 * 1024
+    promiscuous: bool = True
+    keep_text: bool = False
+    port_map: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Control:
+    """What signal handlers ask of a running capture; it looks several times a second."""
+
+    stop: bool = False
+    report: bool = False
+
+
+def capture_live(
+    interface: str,
+    seconds: float | None = None,
+    packets: int | None = None,
+    *,
+    snaplen: int = 262144,
+    filter: str = "",  # noqa: A002  (the word that every capture tool uses)
+    write: str | Path | None = None,
+    ring_bytes: int = 64 * 1024 * 1024,
+    promiscuous: bool = True,
+    salt: bytes | None = None,
+    keep_text: bool = False,
+    port_map: Mapping[int, int] | None = None,
+) -> CaptureTables:
+    """Capture on an interface by libpcap until `seconds`, `packets` or Ctrl-C, all tables in memory.
+
+    For minutes; ``capture_to_spool`` is for days. The one entry of `sources` has libpcap's counters:
+    received, dropped_by_kernel, dropped_by_interface. Raises TapscopeError.
+    """
+    settings = LiveSettings(
+        interface,
+        seconds,
+        packets,
+        snaplen,
+        filter,
+        write,
+        ring_bytes,
+        promiscuous,
+        keep_text,
+        port_map or {},
+    )
+    with _source_errors():
+        capture = _open(settings, checked_salt(salt), handed_over=False, dissect=True)
+        until = _until(settings)
+        interrupted = False
+        try:
+            while capture.run(RUN_MS, _limit(settings)) and time.monotonic() < until:
+                pass
+        except KeyboardInterrupt:
+            interrupted = True
+        capture.finish()
+        return CaptureTables(**capture.tables(interrupted))
+
+
+def capture_to_spool(
+    settings: LiveSettings,
+    spool: Path | None,
+    *,
+    bound: SpoolBound | None = None,
+    sync: bool = False,
+    user: str | None = None,
+    control: Control | None = None,
+    on_report: Callable[[dict[str, Any]], None] | None = None,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Capture until `settings` or `control` end it; what was read goes to disk twice a second.
+
+    `spool` None: packets are only written to ``settings.write`` and counted. Once everything is open the
+    process becomes `user` (when it is root) and gives up its capabilities for good; None: stay as it is.
+    `on_report` and `on_progress` get the counters so far: the first when ``control.report`` asks for it, the
+    other every second. Returns the counters at the end. Raises TapscopeError; what was read before stays.
+    """
+    control = control or Control()
+    owner = None
+    if user not in (None, "root") and os.geteuid() == 0:
+        owner = _ids(str(user))
+    writer = None if spool is None else _Writer(Spool(spool, bound=bound, sync=sync, owner=owner))
+    try:
+        with _source_errors():
+            salt = bytes(16) if writer is None else writer.spool.salt
+            capture = _open(settings, salt, handed_over=True, dissect=writer is not None)
+            if user is not None:
+                np.savez(io.BytesIO(), nothing=np.zeros(0))  # imports what the user may not be able to read
+                _native.drop_privileges(user)
+        source = capture.status()["sources"][0]
+        if writer is not None:
+            writer.begin(_describe(settings, source))
+    except BaseException:
+        if writer is not None:
+            writer.spool.abandon()
+        raise
+    record = _Run(settings, capture, writer, control, on_report, on_progress)
+    return record.to_the_end()
+
+
+class _Run:
+    """One capture from its first packet to its last."""
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        capture: _native.Capture,
+        writer: _Writer | None,
+        control: Control,
+        on_report: Callable[[dict[str, Any]], None] | None,
+        on_progress: Callable[[dict[str, Any]], None] | None,
+    ) -> None:
+        self._settings, self._capture, self._writer, self._control = settings, capture, writer, control
+        self._on_report, self._on_progress = on_report, on_progress
+        self._late = 0
+        self._handed_over = time.monotonic()
+
+    def to_the_end(self) -> dict[str, Any]:
+        outcome = "done"
+        failure: TapscopeError | None = None
+        try:
+            outcome = self._go()
+        except _native.SourceError as error:  # the interface is gone: what was read before is good
+            failure = as_tapscope_error(error)
+            outcome = f"failed: {failure.what}"
+        self._capture.finish()
+        if self._writer is not None:
+            self._writer.put(self._segment(), last=True)
+            self._writer.end(outcome)
+        record = self._status()
+        if failure is not None:
+            raise failure
+        return record
+
+    def _go(self) -> str:
+        until, limit = _until(self._settings), _limit(self._settings)
+        told = time.monotonic()
+        while True:
+            more = self._capture.run(RUN_MS, limit)
+            now = time.monotonic()
+            if self._control.report:
+                self._control.report = False
+                if self._on_report is not None:
+                    self._on_report(self._status())
+            if self._control.stop:
+                return "stopped"
+            if not more or now >= until:
+                return "done"
+            if self._on_progress is not None and now - told >= 1.0:
+                told = now
+                self._on_progress(self._status())
+            if self._writer is not None:
+                self._hand_over(now)
+
+    def _hand_over(self, now: float) -> None:
+        assert self._writer is not None
+        self._writer.check()
+        waited = now - self._handed_over
+        rows = self._capture.rows()
+        if waited < (SEGMENT_SECONDS if rows else IDLE_SECONDS):
+            return
+        if self._writer.full() and rows < WAITING_ROWS:
+            self._late += 1
+            self._handed_over = now - SEGMENT_SECONDS + RUN_MS / 1000  # soon again
+            return
+        self._writer.put(self._segment())
+        self._handed_over = now
+
+    def _segment(self) -> dict[str, Any]:
+        segment = self._capture.drain()
+        if self._late:
+            segment["counters"].append(("spool.late_segments", self._late, "events"))
+        return segment
+
+    def _status(self) -> dict[str, Any]:
+        status = self._capture.status()
+        (source,) = status.pop("sources")
+        if self._writer is None:
+            return {"packets": status["packets"]} | _drops(source)
+        return status | _drops(source) | self._writer.status() | {"late_segments": self._late}
+
+
+class _Writer:
+    """Writes segments in a thread of its own, so that a slow disk does not stop the capture."""
+
+    def __init__(self, spool: Spool) -> None:
+        self.spool = spool
+        self._waiting: queue.Queue[tuple[dict[str, Any], bool] | None] = queue.Queue(WAITING_SEGMENTS)
+        self._thread = threading.Thread(target=self._work, name="spool", daemon=True)
+        self._failure: BaseException | None = None
+        self._by_protocol: Counter[int] = Counter()
+
+    def begin(self, about: dict[str, Any]) -> None:
+        """Starts the session; from here on everything belongs to the user that we are now."""
+        self.spool.begin(about)
+        self._thread.start()
+
+    def full(self) -> bool:
+        return self._waiting.full()
+
+    def put(self, segment: dict[str, Any], *, last: bool = False) -> None:
+        """Waits for room."""
+        self.check()
+        numbers, counts = np.unique(segment["messages"]["protocol"], return_counts=True)
+        self._by_protocol.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+        while True:
+            try:
+                self._waiting.put((segment, last), timeout=0.2)
+                return
+            except queue.Full:
+                self.check()
+
+    def check(self) -> None:
+        """Raises what went wrong in the thread."""
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self, outcome: str) -> None:
+        """Writes what waits and closes the spool."""
+        self._waiting.put(None)
+        self._thread.join()
+        self.check()
+        self.spool.close(outcome)
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "messages_by_protocol": dict(self._by_protocol),
+            "segments_written": self.spool.segments,
+            "segments_waiting": self._waiting.qsize(),
+            "spool_bytes": self.spool.size_bytes,
+        }
+
+    def _work(self) -> None:
+        try:
+            while (item := self._waiting.get()) is not None:
+                self.spool.write(item[0], last=item[1])
+                del item
+        except BaseException as error:
+            self._failure = error
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._waiting.get_nowait()
+
+
+def _open(settings: LiveSettings, salt: bytes, *, handed_over: bool, dissect: bool) -> _native.Capture:
+    return _native.Capture.of_interface(
+        interface=settings.interface,
+        snaplen=settings.snaplen,
+        filter=settings.filter,
+        write="" if settings.write is None else os.fspath(settings.write),
+        ring_bytes=settings.ring_bytes,
+        promiscuous=settings.promiscuous,
+        salt=salt,
+        keep_text=settings.keep_text,
+        port_map=checked_ports(settings.port_map),
+        handed_over=handed_over,
+        dissect=dissect,
+    )
+
+
+def _limit(settings: LiveSettings) -> int:
+    return ALL_PACKETS if settings.packets is None else settings.packets
+
+
+def _until(settings: LiveSettings) -> float:
+    return float("inf") if settings.seconds is None else time.monotonic() + settings.seconds
+
+
+def _drops(source: dict[str, Any]) -> dict[str, Any]:
+    return {key: source.get(key) for key in ("received", "dropped_by_kernel", "dropped_by_interface")}
+
+
+def _describe(settings: LiveSettings, source: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "interface": settings.interface,
+        "link_type": source["link_type"],
+        "ts_resolution": source["ts_resolution"],
+        "clock": "kernel, when it got the packet",
+        "snaplen": settings.snaplen,
+        "filter": settings.filter,
+        "keep_text": settings.keep_text,
+        "port_map": {str(port): int(protocol) for port, protocol in settings.port_map.items()},
+    }
+
+
+def _ids(user: str) -> tuple[int, int]:
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise TapscopeError(
+            f"no such user: {user}", remedy="Name an existing unprivileged user with -Z."
+        ) from None
+    return entry.pw_uid, entry.pw_gid
+
+
+@contextlib.contextmanager
+def _source_errors() -> Any:
+    try:
+        yield
+    except _native.SourceError as error:
+        raise as_tapscope_error(error) from None
