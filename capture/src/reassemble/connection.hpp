@@ -28,6 +28,7 @@ struct alignas(64) Connection {
     std::uint64_t hash = 0;
     std::uint32_t generation = 0;  // of this slot of the pool: tells old queue entries
     std::uint16_t tap = 0;         // row in TapPoints: where its first packet was copied
+    std::uint16_t also_tap = 0;    // another one that was seen to agree with it
     CloseHow close_how = CloseHow::open;
     std::uint32_t syn_retransmits = 0, duplicates = 0;
     std::uint64_t first_packet = 0;    // number of its first packet

@@ -37,11 +37,7 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
             release(index);
             index = FlowTable::kNone;
         } else if (same_start && (answer ? old.syn_ack_seen : old.syn_seen)) {
-            if (recent_.is_copy(s)) {
-                ++old.duplicates;
-                recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
-                return FlowTable::kNone;
-            }
+            if (is_copy(old, s)) return FlowTable::kNone;
             recent_.remember(s);
             if (!answer) ++old.syn_retransmits;
             recorder_.counters.add(answer ? "tcp.syn_ack_retransmission" : "tcp.syn_retransmission", 1,
@@ -81,6 +77,8 @@ void Tracker::on_reset(Connection& connection, const Segment& s) {
     const Stream& mine = connection.stream[s.side];
     if (mine.anchored && std::abs(std::int64_t{mine.from_next(s.seq)}) > (1 << 24) && mine.packets > 1)
         return recorder_.counters.add("tcp.rst_out_of_window", 1, Unit::packets);
+    if (is_copy(connection, s)) return;
+    recent_.remember(s);
     recorder_.counters.add("tcp.rst", 1, Unit::packets);
     if (connection.reset) return;
     connection.reset = true;

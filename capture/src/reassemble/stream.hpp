@@ -1,6 +1,7 @@
 // One direction of a connection: where its bytes stand, and the segments that wait for bytes before them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -33,6 +34,7 @@ public:
     Added add(std::uint64_t offset, const Segment& segment, std::uint64_t order);
     bool empty() const noexcept { return head_ == items_.size(); }
     std::size_t size() const noexcept { return items_.size() - head_; }
+    std::uint64_t last_end() const noexcept { return items_.back().end(); }
     HeldSegment& front() noexcept { return items_[head_]; }
     const HeldSegment& front() const noexcept { return items_[head_]; }
     HeldSegment take_front();
@@ -62,6 +64,7 @@ struct Stream {
     bool fin_inferred = false;  // the peer acknowledges one byte more than there is: a FIN that was not seen
     bool absent = false;        // no packet of this side was ever seen: do not wait for any
     bool first_ack_known = false;
+    bool duplicate_ack = false;  // the peer acknowledged again what it had, while there was more
     std::uint32_t first_ack = 0;  // lowest acknowledgement of it seen before it was anchored, raw
     std::uint32_t packets = 0;    // saturating
     std::uint32_t retransmits = 0;
@@ -72,10 +75,13 @@ struct Stream {
     std::uint64_t fin_at = 0;  // offset of the FIN
     std::int64_t fin_ns = -1;
     std::uint32_t fin_ack = 0;
+    std::uint32_t duplicate_ack_us = 0;
     std::uint64_t seen = 0;     // bytes delivered
     std::uint64_t missing = 0;  // bytes declared missing
     std::unique_ptr<HeldSegments> held;
 
+    // One past the last byte seen.
+    std::uint64_t highest() const noexcept { return has_held() ? std::max(next, held->last_end()) : next; }
     // Distance of a raw number from `next`.
     std::int32_t from_next(std::uint32_t seq) const noexcept {
         return static_cast<std::int32_t>(seq - (base_seq + static_cast<std::uint32_t>(next)));

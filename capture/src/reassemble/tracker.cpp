@@ -46,8 +46,12 @@ void Tracker::segment(const Segment& s, std::uint32_t guess) {
             connection.last_ns = std::max(connection.last_ns, s.time_ns);
             const std::uint64_t acked =
                 peer.next - static_cast<std::uint64_t>(-static_cast<std::int64_t>(ahead));
-            if (acked > peer.acked && acked <= peer.next) peer.acked = acked;
-            if (s.captured == 0) return;
+            const bool advances = acked > peer.acked && acked <= peer.next;
+            if (advances) peer.acked = acked;
+            if (s.captured == 0) {
+                if (!advances || copies_seen_) bare_ack(connection, s, advances);
+                return;
+            }
             recent_.remember(s);
             if (!connection.conversation) open_conversation(connection);
             mine.next += s.captured;
@@ -87,6 +91,7 @@ std::uint32_t Tracker::create(const Segment& s, unsigned client_side) {
     connection.first_ns = connection.last_ns = s.time_ns;
     connection.id = recorder_.first_connection + static_cast<std::int64_t>(recorder_.connections.append());
     if (limits_.handed_over) to_describe_.push_back({index, connection.generation});
+    own_spaces_ += s.key.space != 0;
     table_.insert(s.hash, index);
     return index;
 }
@@ -94,6 +99,7 @@ std::uint32_t Tracker::create(const Segment& s, unsigned client_side) {
 void Tracker::release(std::uint32_t index) {
     Connection& connection = at(index);
     table_.erase(connection.hash, index);
+    own_spaces_ -= connection.key.space != 0;
     ++connection.generation;
     free_.push_back(index);
 }
@@ -121,7 +127,11 @@ void Tracker::evict_idlest() {
 
 void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     using namespace tcp_flag;
+    if (s.key.space == 0 && (index == FlowTable::kNone ? own_spaces_ > 0 : s.tap != at(index).tap) &&
+        in_own_space(index, s)) [[unlikely]]
+        return;
     if (index != FlowTable::kNone && at(index).finished && !(s.flags & syn)) {
+        if (is_copy(at(index), s)) return discard("discarded.mirror_copy", s.captured);
         recorder_.counters.add("tcp.after_close", 1, Unit::packets);
         return discard("discarded.after_close", s.captured);
     }
@@ -143,6 +153,7 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     mine.packets += mine.packets < UINT32_MAX;
     mine.absent = false;
     if (!mine.based) mine.base_provisionally(s.seq);
+    const std::uint64_t acked_before = peer.acked;
     if (s.flags & ack) note_ack(peer, s.ack);
     if (s.flags & rst) {
         on_reset(connection, s);
@@ -153,8 +164,10 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
             connection.established_ns = s.time_ns;
         if (s.length() > 0)
             payload(connection, s);
-        else if (mine.anchored && mine.next > 0 && mine.from_next(s.seq) == -1 && !(s.flags & (syn | fin)))
-            recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
+        else if (!(s.flags & (syn | fin)))
+            mine.anchored && mine.next > 0 && mine.from_next(s.seq) == -1
+                ? keep_alive(connection, s)
+                : bare_ack(connection, s, peer.acked > acked_before);
         if (s.flags & fin) {
             const std::int64_t end = static_cast<std::int64_t>(mine.next) + mine.from_next(s.seq) +
                                      s.length() + ((s.flags & syn) ? 1 : 0);
@@ -242,11 +255,7 @@ void Tracker::payload(Connection& connection, const Segment& s) {
 
 // A segment that came before: true for a retransmission, false for a copy made by the mirror. Counts either.
 bool Tracker::repeated(Connection& connection, const Segment& s) {
-    if (recent_.is_copy(s)) {
-        ++connection.duplicates;
-        recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
-        return false;
-    }
+    if (is_copy(connection, s)) return false;
     ++connection.stream[s.side].retransmits;
     recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
     recent_.remember(s);
@@ -258,7 +267,8 @@ bool Tracker::repeated(Connection& connection, const Segment& s) {
 void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t begin, std::uint64_t end,
                         std::uint64_t captured) {
     Stream& mine = connection.stream[s.side];
-    if (s.length() == 1 && mine.anchored && end == mine.next && !recent_.is_copy(s)) {
+    if (s.length() == 1 && mine.anchored && end == mine.next && recent_.find(s) == nullptr) {
+        recent_.remember(s);
         recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
         return discard("discarded.keep_alive", captured);
     }

@@ -134,6 +134,14 @@ private:
     void end_stream(Connection& connection, unsigned side, std::int64_t time_ns, bool aborted);
     void settle(Connection& connection, std::uint32_t index);
 
+    // copies.cpp: copies made by mirrors, and tap points with addresses of their own
+    bool is_copy(Connection& connection, const Segment& segment);  // counts it
+    void note_copy(Connection& connection, const Segment& segment, RecentSegments::Entry& original);
+    void bare_ack(Connection& connection, const Segment& segment, bool advances);
+    bool contradicts(Connection& connection, const Segment& segment);
+    void keep_alive(Connection& connection, const Segment& segment);
+    bool in_own_space(std::uint32_t index, const Segment& segment);
+
     // loss.cpp: what is declared missing, and when
     void look_at_due();
     void look_at(std::uint32_t index);
@@ -155,6 +163,8 @@ private:
     std::vector<std::uint32_t> free_;
     std::uint32_t pool_used_ = 0;
     RecentSegments recent_;
+    bool copies_seen_ = false;             // then acknowledgements are remembered too
+    std::uint32_t own_spaces_ = 0;         // connections tracked whose key has a space
     std::deque<Due> due_;     // connections to look at, in order of time
     std::deque<Due> forget_;  // finished connections that are still recognised
     std::unordered_map<std::uint64_t, std::uint32_t>
