@@ -58,6 +58,8 @@ WORDS = {
     "tcp.retransmission": "Segments sent again",
     "tcp.syn_retransmission": "Connection requests (SYN) sent again: the listener did not answer at once",
     "tcp.syn_ack_retransmission": "Answers to connection requests (SYN-ACK) sent again",
+    "tcp.duplicate_ack": "Acknowledgements that repeat the one before while data was on the way: losses",
+    "tcp.same_addresses_elsewhere": "Connections with addresses and ports of another one, elsewhere",
     "tcp.mirror_copy": "Copies of packets made by the mirror, removed",
     "tcp.gap": "Holes in streams: bytes that the tap never saw",
     "tcp.out_of_order": "Segments that came out of order, put right",

@@ -37,7 +37,7 @@ py::list export_counters(Recorder& recorder);
 
 // read_files.cpp
 Settings make_settings(const py::bytes& salt, bool keep_text, const PortMap& port_map);
-void set_limits(Limits& limits, const std::unordered_map<std::string, std::int64_t>& values);
+void set_limits(Settings& settings, const std::unordered_map<std::string, std::int64_t>& values);
 void define_read_files(py::module_& m);
 
 // live.cpp

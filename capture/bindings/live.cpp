@@ -38,7 +38,7 @@ public:
     static std::unique_ptr<Capture> of_files(const std::vector<std::string>& paths, const py::bytes& salt,
                                              bool keep_text, const PortMap& port_map, const Limit& limits) {
         Settings settings = make_settings(salt, keep_text, port_map);
-        set_limits(settings.limits, limits);
+        set_limits(settings, limits);
         settings.limits.handed_over = true;
         auto capture = std::make_unique<Capture>(settings);
         const py::gil_scoped_release no_gil;

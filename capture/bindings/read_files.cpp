@@ -24,8 +24,13 @@ Settings make_settings(const py::bytes& salt, bool keep_text, const PortMap& por
     return settings;
 }
 
-void set_limits(Limits& limits, const std::unordered_map<std::string, std::int64_t>& values) {
+void set_limits(Settings& settings, const std::unordered_map<std::string, std::int64_t>& values) {
+    Limits& limits = settings.limits;
     for (const auto& [name, value] : values) {
+        const auto port = [&, port_number = value](UdpTunnel tunnel) {
+            settings.tunnel_ports.insert(settings.tunnel_ports.begin(),
+                                         {static_cast<std::uint16_t>(port_number), tunnel});
+        };
         if (value < 0) throw py::value_error("limits: " + name + " must not be negative");
         if (name == "reorder_packets")
             limits.reorder_packets = static_cast<std::uint32_t>(value);
@@ -35,6 +40,10 @@ void set_limits(Limits& limits, const std::unordered_map<std::string, std::int64
             limits.held_bytes_of_stream = static_cast<std::size_t>(value);
         else if (name == "connections")
             limits.connections = static_cast<std::size_t>(value);
+        else if (name == "vxlan_port")
+            port(UdpTunnel::vxlan);
+        else if (name == "geneve_port")
+            port(UdpTunnel::geneve);
         else
             throw py::value_error("limits: there is no " + name);
     }
@@ -57,7 +66,7 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
     Settings settings = make_settings(salt, keep_text, port_map);
     settings.tls_keys = std::make_shared<TlsKeyLog>(tls_keylog);
     settings.tls_keys->refresh();
-    set_limits(settings.limits, limits);
+    set_limits(settings, limits);
     Engine engine(settings);
     bool interrupted = false;
     const Pulse::WhileWaiting waiting;

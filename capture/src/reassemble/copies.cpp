@@ -18,7 +18,6 @@ namespace tapscope {
 namespace {
 
 constexpr std::int64_t kNoTimer_us = 1000;
-constexpr std::uint8_t kCopiesOfAck = 2;  // identical ones; more are duplicate acknowledgements
 constexpr std::int64_t kInWindow = 1 << 24;
 constexpr std::int64_t kInUse_ns = 10'000'000'000;
 
@@ -35,7 +34,8 @@ bool Tracker::is_copy(Connection& connection, const Segment& s) {
         if (mine.next + static_cast<std::uint64_t>(behind) >= mine.highest())
             return RecentSegments::apart_us(*original, s) <= kNoTimer_us;
         if (peer.packets == 0) return connection.duplicates > 0;
-        return !mine.duplicate_ack || static_cast<std::int32_t>(mine.duplicate_ack_us - original->time_us) < 0;
+        return !mine.duplicate_ack ||
+               static_cast<std::int32_t>(mine.duplicate_ack_us - original->time_us) < 0;
     };
     if (!copy()) return false;
     note_copy(connection, s, *original);
@@ -45,6 +45,8 @@ bool Tracker::is_copy(Connection& connection, const Segment& s) {
 void Tracker::note_copy(Connection& connection, const Segment& s, RecentSegments::Entry& original) {
     copies_seen_ = true;
     if (original.copies < UINT8_MAX) ++original.copies;
+    if (s.length() > 0 || (s.flags & tcp_flag::syn))
+        copies_of_one_ = std::max(copies_of_one_, original.copies);
     ++connection.duplicates;
     ++recorder_.tap_points.at(s.tap).copies;
     recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
@@ -60,9 +62,8 @@ void Tracker::keep_alive(Connection& connection, const Segment& s) {
 void Tracker::bare_ack(Connection& connection, const Segment& s, bool advances) {
     if (copies_seen_) {
         RecentSegments::Entry* original = recent_.find(s);
-        if (original != nullptr &&
-            (s.ip_id != 0 || s.tap != original->tap ||
-             (connection.duplicates > 0 && original->copies < kCopiesOfAck)))
+        if (original != nullptr && (s.ip_id != 0 || s.tap != original->tap ||
+                                    (connection.duplicates > 0 && original->copies < copies_of_one_)))
             return note_copy(connection, s, *original);
         recent_.remember(s);
     }

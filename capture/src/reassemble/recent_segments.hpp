@@ -76,8 +76,8 @@ private:
         constexpr std::uint8_t kMarks = tcp_flag::fin | tcp_flag::syn | tcp_flag::rst;
         const std::uint64_t what =
             std::uint64_t{segment.seq} << 32 | segment.length() << 3 | (segment.flags & kMarks);
-        // Acknowledgements without data share a sequence number: their own number spreads them.
-        return mix64(segment.length() == 0 ? what ^ segment.ack : what, segment.hash + segment.side);
+        // Acknowledgements without data share a sequence number: the rest of their look spreads them.
+        return mix64(segment.length() == 0 ? what ^ look(segment) : what, segment.hash + segment.side);
     }
     static std::uint32_t tag(std::uint64_t hash) noexcept {
         return static_cast<std::uint32_t>(hash >> 32) | 1;

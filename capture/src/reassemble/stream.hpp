@@ -64,7 +64,7 @@ struct Stream {
     bool fin_inferred = false;  // the peer acknowledges one byte more than there is: a FIN that was not seen
     bool absent = false;        // no packet of this side was ever seen: do not wait for any
     bool first_ack_known = false;
-    bool duplicate_ack = false;  // the peer acknowledged again what it had, while there was more
+    bool duplicate_ack = false;   // the peer acknowledged again what it had, while there was more
     std::uint32_t first_ack = 0;  // lowest acknowledgement of it seen before it was anchored, raw
     std::uint32_t packets = 0;    // saturating
     std::uint32_t retransmits = 0;

@@ -165,7 +165,7 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
         if (s.length() > 0)
             payload(connection, s);
         else if (!(s.flags & (syn | fin)))
-            mine.anchored && mine.next > 0 && mine.from_next(s.seq) == -1
+            mine.anchored&& mine.next > 0 && mine.from_next(s.seq) == -1
                 ? keep_alive(connection, s)
                 : bare_ack(connection, s, peer.acked > acked_before);
         if (s.flags & fin) {

@@ -163,10 +163,11 @@ private:
     std::vector<std::uint32_t> free_;
     std::uint32_t pool_used_ = 0;
     RecentSegments recent_;
-    bool copies_seen_ = false;             // then acknowledgements are remembered too
-    std::uint32_t own_spaces_ = 0;         // connections tracked whose key has a space
-    std::deque<Due> due_;     // connections to look at, in order of time
-    std::deque<Due> forget_;  // finished connections that are still recognised
+    bool copies_seen_ = false;        // then acknowledgements are remembered too
+    std::uint8_t copies_of_one_ = 0;  // at most so far; more of an acknowledgement are duplicate ones
+    std::uint32_t own_spaces_ = 0;    // connections tracked whose key has a space
+    std::deque<Due> due_;             // connections to look at, in order of time
+    std::deque<Due> forget_;          // finished connections that are still recognised
     std::unordered_map<std::uint64_t, std::uint32_t>
         listeners_;  // address and port: connections accepted there
     std::uint64_t packets_ = 0;
