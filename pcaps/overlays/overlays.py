@@ -1,4 +1,4 @@
-"""Writes the captures of this folder: one small exchange, HTTP and MySQL, in every encapsulation that is read.
+"""Writes the captures of this folder: one small exchange, HTTP and MySQL, in every encapsulation.
 
 Needs scapy (`pip install tapscope[test]`): python pcaps/overlays/overlays.py [FOLDER]
 Addresses, times and contents are fixed, so that the files come out the same each time.
