@@ -30,6 +30,7 @@ DISSECTED = (
     Protocol.CJDBC,
     Protocol.MYSQL,
 )
+DISSECTED = (Protocol.HTTP, Protocol.AJP, Protocol.MYSQL, Protocol.POSTGRES)
 """Protocols whose messages the engine reads; the ones that a port map may name."""
 
 

@@ -67,7 +67,6 @@ public:
         return exchange_->requests.empty() ? otherwise : exchange_->requests.front().tag;
     }
     bool has_request() const noexcept { return !exchange_->requests.empty(); }
-    void set_class(MessageRef ref, Protocol protocol, std::string_view text);
     // The message turned out to be of a protocol that the connection's one carries.
     void set_protocol(MessageRef ref, Protocol protocol) {
         write(messages.protocol, MessageColumn::protocol, ref, static_cast<std::uint8_t>(protocol));
@@ -83,6 +82,22 @@ public:
         RequestQueue& open = exchange_->requests;
         if (!open.empty() && open.back().row == ref) open.back().tag = tag;
     }
+    std::size_t open_requests() const noexcept { return exchange_->requests.size(); }
+    // Was the oldest open request received by the server when it sent the byte `at`?
+    bool front_received(std::uint64_t at) const noexcept {
+        return has_request() && exchange_->requests.front().begin < ack_of_byte(window_.base + at);
+    }
+    // The oldest open request gets no answer that can be told from others: counts as one whose answer was lost.
+    void give_up_request() {
+        if (has_request()) drop_answer_lost();
+    }
+    // The protocol itself told which requests are answered: the next answer is the oldest open request's, whatever
+    // was lost before.
+    void answers_in_step() noexcept {
+        exchange_->at(Direction::to_client).after_gap = false;
+        exchange_->lost_begin = exchange_->lost_end = 0;
+    }
+    void set_class(MessageRef ref, Protocol protocol, std::string_view text);
     // A response turns out not to be the final one; before its end.
     void make_interim(MessageRef ref) {
         write(messages.kind, MessageColumn::kind, ref, static_cast<std::uint8_t>(MessageKind::interim));

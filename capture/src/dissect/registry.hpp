@@ -13,6 +13,7 @@
 #include "dissect/http.hpp"
 #include "dissect/mysql.hpp"
 #include "dissect/tls.hpp"
+#include "dissect/postgres.hpp"
 #include "record.hpp"
 
 namespace tapscope {
@@ -27,6 +28,7 @@ using AnyDissector = std::variant<
     CjdbcDissector,
     MysqlDissector>;
 // clang-format on
+using AnyDissector = std::variant<std::monostate, HttpDissector, AjpDissector, PostgresDissector, MysqlDissector>;
 
 struct Probed {
     Probe answer = Probe::no;

@@ -60,7 +60,7 @@ private:
     bool first_is_special() const noexcept {
         const char c = *p_;
         if (is(c, kSpecial) || c == close_) return true;
-        if (!kMysql && c == '$') return true;
+        if (!kMysql && (c == '$' || c == '[')) return true;
         if (is(c, kDigit)) return !is(out_[-1], kIdent) || out_[-1] == '?';
         return c == ' ' && out_[-1] == ' ';
     }
@@ -149,6 +149,9 @@ private:
                 return copy_one();
             case '$':
                 if constexpr (!kMysql) return dollar();
+                return copy_one();
+            case '[':
+                if constexpr (!kMysql) return array();
                 return copy_one();
             default:
                 return blanks();
@@ -396,6 +399,16 @@ private:
         }
     }
 
+    // ARRAY[1, 2, 3] is a list like that of IN; an index or an array of anything else stays.
+    void array() {
+        const char* to = without_blank(out_);
+        const char* word = word_before(to);
+        if (equals_folded(word, static_cast<std::size_t>(to - word), "array") &&
+            try_list(List::in, '[', ']'))
+            return;
+        copy_one();
+    }
+
     // A row behind VALUES, p_ at its opening parenthesis.
     void row() {
         row_ = out_;
@@ -437,13 +450,13 @@ private:
 
     // Takes a parenthesised list of nothing but values, p_ at its opening parenthesis. When it is something else,
     // nothing is consumed.
-    bool try_list(List kind) {
+    bool try_list(List kind, char opening = '(', char closing = ')') {
         char* const out = out_;
         const char* const p = p_;
         const std::size_t recorded = result_.literals_.size();
         const std::size_t count = result_.literal_count_;
         const std::uint32_t placeholders = result_.placeholders_;
-        if (list(kind, 0)) return true;
+        if (list(kind, 0, opening, closing)) return true;
         out_ = out;
         p_ = p;
         result_.literals_.resize(recorded);
@@ -452,9 +465,9 @@ private:
         return false;
     }
 
-    bool list(List kind, int level) {
+    bool list(List kind, int level, char opening = '(', char closing = ')') {
         ++p_;
-        put('(');
+        put(opening);
         if (kind == List::in && level == 0) {
             p_ = behind_blanks(p_);
             if (p_ < end_ && *p_ == '(') {  // rows: ((1, 2), (3, 4))
@@ -491,26 +504,26 @@ private:
             first = false;
             p_ = behind_blanks(p_);
             if (p_ >= end_) break;
-            if (*p_ == ')') {
+            if (*p_ == closing) {
                 ++p_;
                 if (kind == List::in) {
                     put('?');
                     put('+');
                 }
-                put(')');
+                put(closing);
                 return true;
             }
             if (*p_ != ',') return false;
             ++p_;
         }
         if (!cut_ || first) return false;
-        return kind == List::in && finish_in();
+        return kind == List::in && finish_in(closing);
     }
 
-    bool finish_in() noexcept {
+    bool finish_in(char closing) noexcept {
         put('?');
         put('+');
-        put(')');
+        put(closing);
         p_ = end_;
         return true;
     }

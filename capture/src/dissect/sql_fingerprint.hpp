@@ -3,8 +3,9 @@
 //   SELECT a FROM t1 WHERE id = -7 AND s IN ('x', "y") -- note      ->  SELECT a FROM t1 WHERE id = ? AND s IN (?+)
 //                                                                        literals: -7, x, y
 // Rules: numbers (decimal, hex, bit, with fraction, exponent, and a sign that follows an operator) and strings (both
-// quotes, introducers such as _utf8'..', x'..', b'..', N'..') become `?`. IN lists of values become `(?+)`. Of several
-// equal rows behind VALUES one is kept, so that one row and a thousand rows are one class; NULL, TRUE, FALSE and
+// quotes, introducers such as _utf8'..', x'..', b'..', N'..') become `?`. IN lists of values become `(?+)`, PostgreSQL's
+// ARRAY[..] of values `ARRAY[?+]`. Of several equal rows behind VALUES one is kept, so that one row and a thousand rows
+// are one class; NULL, TRUE, FALSE and
 // DEFAULT count as values inside such lists only. Comments go, executable ones (/*! */, /*M! */) and optimiser hints
 // (/*+ */) stay as text. White space is folded, trailing `;` removed. Identifiers, quoted or with digits, stay.
 #pragma once

@@ -85,7 +85,8 @@ const char* find_special(const char* p, const char* end, char close) noexcept {
         hit = _mm_or_si128(hit, in_range(cur, '\t', 4));
         hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, closes));
         if constexpr (D != SqlDialect::mysql)
-            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(cur, _mm_set1_epi8('$')));
+            hit = _mm_or_si128(hit, _mm_or_si128(_mm_cmpeq_epi8(cur, _mm_set1_epi8('$')),
+                                                 _mm_cmpeq_epi8(cur, _mm_set1_epi8('['))));
         hit = _mm_or_si128(hit, _mm_or_si128(number, blanks));
         const auto mask = static_cast<unsigned>(_mm_movemask_epi8(hit));
         if (mask != 0) return p + std::countr_zero(mask);
@@ -94,7 +95,7 @@ const char* find_special(const char* p, const char* end, char close) noexcept {
     for (; p < end; ++p) {
         const char c = *p;
         if (is(c, kSpecial) || c == close) return p;
-        if (D != SqlDialect::mysql && c == '$') return p;
+        if (D != SqlDialect::mysql && (c == '$' || c == '[')) return p;
         if (is(c, kDigit) && !is(p[-1], kIdent)) return p;
         if (c == ' ' && p[-1] == ' ') return p;
     }

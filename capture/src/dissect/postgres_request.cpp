@@ -1,0 +1,396 @@
+// Messages of the client: start of the connection, statements, bound values, COPY data.
+#include <algorithm>
+#include <string>
+
+#include "dissect/postgres.hpp"
+#include "dissect/postgres_session.hpp"
+#include "dissect/postgres_values.hpp"
+#include "dissect/postgres_wire.hpp"
+#include "dissect/sql_evidence.hpp"
+#include "evidence.hpp"
+
+namespace tapscope {
+
+using namespace postgres;
+
+namespace {
+
+// Literals in the text of a prepared statement; its parameters have the slots from 0 on.
+constexpr std::uint32_t kPreparedLiteralSlot = 128;
+constexpr std::string_view kExecute = "EXECUTE ";
+
+// Scratch space; nothing in it outlives a call.
+struct Scratch {
+    std::string class_text;
+    std::string value;
+};
+
+Scratch& scratch() {
+    static thread_local Scratch instance;
+    return instance;
+}
+
+bool is_extended(char type) noexcept {
+    return type == client::parse || type == client::bind || type == client::describe ||
+           type == client::execute || type == client::close;
+}
+
+}  // namespace
+
+std::size_t PostgresDissector::wanted_of_client(char type, std::uint32_t body) noexcept {
+    switch (type) {
+        case client::query:
+        case client::parse:
+        case client::bind:
+            return std::min<std::size_t>(body, kMaxText);
+        case client::describe:
+        case client::execute:
+        case client::close:
+            return body;  // plausible_length has bounded it
+        default:
+            return 0;
+    }
+}
+
+// ---- start of the connection ----------------------------------------------------------------------------------------
+
+Parsed PostgresDissector::startup_message(Bytes bytes, Recorder& recorder) {
+    const std::uint32_t length = load_be32(bytes.data());
+    const std::uint32_t code = load_be32(&bytes[4]);
+    if (code == kCancelRequest) {
+        one_way(Direction::to_server, "CANCEL_REQUEST", 0, length, recorder);
+        recorder.count("postgres.cancel_request");
+        phase_ = Phase::opaque;
+        return {Step::ok, length};
+    }
+    if (code == kSslRequest || code == kGssRequest) {
+        begin_unit(UnitKind::encrypt, 0, recorder);
+        recorder.set_class(request_, protocol, code == kSslRequest ? "SSL_REQUEST" : "GSSENC_REQUEST");
+        phase_ = Phase::encrypt;
+        end_unit(UnitKind::encrypt, length, recorder);
+        return {Step::ok, length};
+    }
+    begin_unit(UnitKind::login, 0, recorder);
+    recorder.set_class(request_, protocol, "LOGIN");
+    phase_ = Phase::login;
+    end_unit(UnitKind::login, length, recorder);
+    return {Step::ok, length};
+}
+
+// ---- units ----------------------------------------------------------------------------------------------------------
+
+void PostgresDissector::begin_unit(UnitKind kind, std::uint64_t at, Recorder& recorder) {
+    Session& session = *session_;
+    session.serial = (session.serial + 1) & kSerialMask;
+    session.command_since_loss = true;
+    session.unit = {};
+    session.unit.serial = session.serial;
+    session.unit.group = session.group;
+    session.unit.kind = kind;
+    session.prefix = nullptr;
+    unit_open_ = true;
+    extendable_ = false;
+    request_ = recorder.begin(Direction::to_server, MessageKind::request, at, tag_of(session.serial, kind));
+    if (inferred_) recorder.add_flags(request_, message_flag::inferred);
+    if (await_ready_ && session.orphan_tail && recorder.open_requests() == 1) {
+        await_ready_ = session.orphan_tail = false;  // the answer to the unseen request is over
+    }
+    session.units.put(session.unit, recorder.open_requests());
+}
+
+void PostgresDissector::end_unit(UnitKind kind, std::uint64_t at, Recorder& recorder) {
+    Session& session = *session_;
+    session.unit.kind = kind;
+    session.units.put(session.unit, recorder.open_requests());
+    recorder.end(request_, at);
+    unit_open_ = false;
+    extendable_ = kind == UnitKind::execute;
+}
+
+// A unit that ended with Flush goes on with what the client sends before the answer comes.
+void PostgresDissector::join_flushed(Recorder& recorder) {
+    Session& session = *session_;
+    if (!unit_open_ || session.unit.kind != UnitKind::flushed) return;
+    unit_open_ = unanswered(recorder);
+    if (!unit_open_) return;
+    session.unit.kind = UnitKind::unknown;
+    session.units.put(session.unit, recorder.open_requests());
+}
+
+// The open unit ends here without Execute, Sync or Flush: bytes were lost, or the client does what it should not.
+void PostgresDissector::close_unit(std::uint64_t at, Recorder& recorder) {
+    if (unit_open_ && session_->unit.kind != UnitKind::flushed) end_unit(UnitKind::unknown, at, recorder);
+    unit_open_ = false;
+}
+
+// Sync, Flush and Close behind an Execute belong to its request, unless its answer is there already.
+bool PostgresDissector::may_extend(Recorder& recorder) const noexcept {
+    return extendable_ && unanswered(recorder);
+}
+
+// Nothing was heard of the answer to the last request.
+bool PostgresDissector::unanswered(Recorder& recorder) const noexcept {
+    if (!recorder.has_request()) return false;
+    return answer_ == kNoMessage || session_->answered.serial != session_->serial;
+}
+
+void PostgresDissector::one_way(Direction direction, std::string_view text, std::uint64_t at, std::uint64_t next,
+                                Recorder& recorder) {
+    const MessageRef ref = recorder.begin(direction, MessageKind::one_way, at);
+    recorder.set_class(ref, protocol, text);
+    if (inferred_) recorder.add_flags(ref, message_flag::inferred);
+    recorder.end(ref, next);
+    if (direction == Direction::to_server) {
+        request_ = ref;
+        extendable_ = false;
+    }
+}
+
+// Reports the request of a message that is not complete yet, so that a loss inside it does not lose the request.
+void PostgresDissector::begin_client_message(char type, std::uint64_t at, Recorder& recorder) {
+    if (phase_ == Phase::copy_both) return;
+    if (phase_ == Phase::login) phase_ = Phase::command;  // the end of the login was not seen
+    if (type == client::query) {
+        close_unit(at, recorder);
+        ++session_->group;
+        begin_unit(UnitKind::query, at, recorder);
+    } else if (is_extended(type)) {
+        join_flushed(recorder);
+        if (!unit_open_ && !(type == client::close && may_extend(recorder)))
+            begin_unit(UnitKind::unknown, at, recorder);
+    }
+}
+
+void PostgresDissector::client_message(char type, std::uint32_t total, Bytes body, std::uint64_t at,
+                                       std::uint64_t next, Recorder& recorder) {
+    Session& session = *session_;
+    if (!side(Direction::to_server).begun && (type == client::query || is_extended(type)))
+        begin_client_message(type, at, recorder);
+    switch (type) {
+        case client::query:
+            query(total, body, recorder);
+            end_unit(UnitKind::query, next, recorder);
+            return;
+        case client::parse:
+            return parse_statement(total, body, recorder);
+        case client::bind:
+            return bind(body, recorder);
+        case client::execute:
+            execute(body, recorder);
+            return end_unit(UnitKind::execute, next, recorder);
+        case client::describe:
+        case client::close:
+            describe_or_close(type, body);
+            if (unit_open_) return;
+            recorder.end(request_, next);
+            if (RequestUnit* last = session.units.find(session.serial); last != nullptr) ++last->closes_behind;
+            return;
+        case client::sync:
+            if (phase_ == Phase::login) phase_ = Phase::command;
+            join_flushed(recorder);
+            if (unit_open_) {
+                class_of_statement(session.prefix != nullptr ? session.prefix : "CLOSE", recorder);
+                end_unit(UnitKind::synced, next, recorder);
+            } else if (may_extend(recorder)) {
+                recorder.end(request_, next);
+            } else {
+                begin_unit(UnitKind::synced, at, recorder);
+                recorder.set_class(request_, protocol, "SYNC");
+                end_unit(UnitKind::synced, next, recorder);
+            }
+            extendable_ = false;
+            ++session.group;
+            return;
+        case client::flush:
+            join_flushed(recorder);
+            if (unit_open_) {
+                class_of_statement(session.prefix != nullptr ? session.prefix : "CLOSE", recorder);
+                end_unit(UnitKind::flushed, next, recorder);
+                unit_open_ = true;  // what follows before an answer comes joins it
+            } else if (unanswered(recorder)) {
+                recorder.end(request_, next);
+            } else {
+                one_way(Direction::to_server, "FLUSH", at, next, recorder);
+            }
+            return;
+        case client::function_call:
+            close_unit(at, recorder);
+            ++session.group;
+            begin_unit(UnitKind::query, at, recorder);
+            recorder.set_class(request_, protocol, "FUNCTION_CALL");
+            return end_unit(UnitKind::query, next, recorder);
+        case client::terminate:
+            return one_way(Direction::to_server, "TERMINATE", at, next, recorder);
+        case client::password:
+        case client::copy_data:
+        case client::copy_done:
+        case client::copy_fail:
+            break;
+        default:
+            return;
+    }
+    if (phase_ == Phase::copy_both) {
+        const bool data = type == client::copy_data;
+        return one_way(Direction::to_server, data ? "REPLICATION_STATUS" : "REPLICATION_END", at, next, recorder);
+    }
+    // More of the last request: the login's, or that of COPY FROM STDIN.
+    if (request_ == kNoMessage) {
+        one_way(Direction::to_server, type == client::password ? "LOGIN" : "COPY_DATA", at, next, recorder);
+        return;
+    }
+    recorder.end(request_, next);
+}
+
+// ---- statements -----------------------------------------------------------------------------------------------------
+
+void PostgresDissector::query(std::uint32_t total, Bytes body, Recorder& recorder) {
+    const bool cut = body.size() < total;
+    if (cut) recorder.count("postgres.statement_cut");
+    std::string_view text = as_text(body);
+    if (!cut && !text.empty() && text.back() == 0) text.remove_suffix(1);
+    recorder.set_class(request_, protocol,
+                       statement_evidence(recorder, request_, text, cut, SqlDialect::postgres));
+}
+
+// Name, text, u16 number of types, u32 types.
+void PostgresDissector::parse_statement(std::uint32_t total, Bytes body, Recorder& recorder) {
+    Session& session = *session_;
+    ++session.unit.acknowledgements;
+    if (session.prefix == nullptr) session.prefix = "PREPARE ";
+    Reader reader(body);
+    const std::string_view name = reader.text();
+    if (!reader.ok()) {
+        recorder.count("postgres.bad_parse");
+        return;
+    }
+    const std::size_t name_size = name.size() + 1;
+    std::string_view text = reader.text();
+    const bool cut = !reader.ok() && body.size() < total;
+    if (!reader.ok()) text = as_text(body.subspan(name_size));
+    if (cut) recorder.count("postgres.statement_cut");
+    std::uint32_t slot_of_literal = kPreparedLiteralSlot;
+    std::string& class_text = scratch().class_text;
+    class_text.assign(kExecute);
+    class_text.append(
+        statement_evidence(recorder, request_, text, cut, SqlDialect::postgres, slot_of_literal));
+    bool evicted = false;
+    const std::int32_t slot = session.statements.define(name, evicted);
+    if (evicted) recorder.count("postgres.statement_evicted");
+    Statement& statement = session.statements.at(slot);
+    statement.execute_class = recorder.classes.id(protocol, class_text);
+    const std::uint16_t types = reader.u16();
+    for (std::uint16_t i = 0; i < types && i < kMaxParameters && reader.ok(); ++i)
+        statement.parameters.push_back(type_of(reader.u32()));
+    session.unit.statement = session.statements.reference(slot);
+}
+
+// Portal, statement, u16 number of formats, u16 formats, u16 number of values, (i32 size, value) each,
+// u16 number of result formats, u16 formats. One format stands for all; none for text.
+void PostgresDissector::bind(Bytes body, Recorder& recorder) {
+    Session& session = *session_;
+    ++session.unit.acknowledgements;
+    if (session.prefix == nullptr || session.prefix[0] != 'B') session.prefix = "BIND ";
+    Reader reader(body);
+    const std::string_view portal_name = reader.text();
+    const std::string_view name = reader.text();
+    if (!reader.ok()) {
+        recorder.count("postgres.bad_bind");
+        return;
+    }
+    Portal& portal = session.portals.define(portal_name);
+    portal.statement = session.statements.reference(session.statements.find(name));
+    session.unit.statement = portal.statement;
+    const Statement* statement = session.statements.get(portal.statement);
+
+    const std::uint16_t formats = reader.u16();
+    const Bytes format = reader.take(std::size_t{formats} * 2);
+    const std::uint16_t count = reader.u16();
+    std::string& value_text = scratch().value;
+    for (std::uint16_t i = 0; i < count; ++i) {
+        const std::uint32_t size = reader.u32();
+        if (!reader.ok()) break;
+        if (size == 0xffffffff) continue;  // NULL
+        const Bytes bytes = reader.take(size);
+        if (!reader.ok()) break;  // cut at kMaxText
+        if (i >= kMaxParameters || size > kMaxParameterText) continue;
+        const std::size_t which = formats == 1 ? 0 : i;
+        const bool binary = which < formats && load_be16(&format[which * 2]) == 1;
+        const ValueType type = statement != nullptr && i < statement->parameters.size() ? statement->parameters[i]
+                                                                                        : ValueType::unknown;
+        const Value value = read_value(bytes, binary, type, value_text);
+        if (value.kind == Value::Kind::none) continue;
+        recorder.token(request_, i, value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
+                       as_bytes(value.text));
+    }
+    const std::uint16_t result_formats = reader.u16();
+    if (!reader.ok()) {
+        recorder.count("postgres.bind_cut");
+        return;
+    }
+    if (result_formats == 1) {
+        portal.binary = reader.u16() == 1 ? ~0u : 0u;
+    } else {
+        for (std::uint16_t i = 0; i < result_formats && i < kTokenColumns; ++i)
+            if (reader.u16() == 1) portal.binary |= 1u << i;
+    }
+}
+
+void PostgresDissector::execute(Bytes body, Recorder& recorder) {
+    Session& session = *session_;
+    Reader reader(body);
+    Portal* portal = session.portals.find(reader.text());
+    if (portal == nullptr) {
+        session.unit.statement = {};
+        class_of_statement(kExecute.data(), recorder);
+        return;
+    }
+    session.unit.statement = portal->statement;
+    session.unit.binary = portal->binary;
+    class_of_statement(portal->executed ? "FETCH " : kExecute.data(), recorder);
+    portal->executed = true;
+}
+
+// 'S' or 'P', name.
+void PostgresDissector::describe_or_close(char type, Bytes body) {
+    Session& session = *session_;
+    if (unit_open_) ++session.unit.acknowledgements;
+    Reader reader(body);
+    const bool statement = reader.u8() == 'S';
+    const std::string_view name = reader.text();
+    if (type == client::close) {
+        if (statement)
+            session.statements.close(name);
+        else
+            session.portals.close(name);
+        return;
+    }
+    if (session.prefix == nullptr) session.prefix = "DESCRIBE ";
+    if (session.unit.statement.slot >= 0) return;
+    if (statement)
+        session.unit.statement = session.statements.reference(session.statements.find(name));
+    else if (const Portal* portal = session.portals.find(name); portal != nullptr)
+        session.unit.statement = portal->statement;
+}
+
+// The class of the open unit: `prefix` and the fingerprint of its statement.
+void PostgresDissector::class_of_statement(const char* prefix, Recorder& recorder) {
+    Session& session = *session_;
+    const std::string_view word(prefix);
+    const Statement* statement = session.statements.get(session.unit.statement);
+    std::string& text = scratch().class_text;
+    if (word == "CLOSE") {
+        text.assign(word);
+    } else if (statement == nullptr || statement->execute_class < 0) {
+        text.assign(word).append("(text unseen)");
+    } else if (word == kExecute) {
+        return recorder.set_class(request_, statement->execute_class);
+    } else {
+        const auto& entry = recorder.classes.entries()[static_cast<std::size_t>(statement->execute_class)];
+        const bool other = !entry.text.starts_with(kExecute);  // the dictionary is full
+        text.assign(word).append(other ? std::string_view(entry.text)
+                                       : std::string_view(entry.text).substr(kExecute.size()));
+    }
+    recorder.set_class(request_, protocol, text);
+}
+
+}  // namespace tapscope

@@ -1,0 +1,121 @@
+"""What every dissector must stand, whatever its protocol: a capture cut up, joined late, or thinned by a packet."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from capture_packets import Packet, message_rows, read_pcap, unaccounted, write_pcap
+
+from tapscope import capture
+
+SALT = b"sixteen bytes ok"
+REQUEST, RESPONSE, INTERIM, ONE_WAY = range(4)
+ERROR = 16
+
+
+def read(path: Path) -> capture.CaptureTables:
+    """The tables of a capture, with hashes that do not change from run to run."""
+    return capture.read_files([path], salt=SALT)
+
+
+def packets_of(path: Path, scratch: Path) -> list[Packet]:
+    """The packets of a .pcap or .pcap.gz."""
+    if path.suffix == ".gz":
+        plain = scratch / path.stem
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        path = plain
+    return read_pcap(path)
+
+
+def payload_of(frame: bytes) -> tuple[int, int]:
+    """Where the TCP payload of an Ethernet/IPv4 frame begins and ends."""
+    ip = 14
+    head = (frame[ip] & 15) * 4
+    end = ip + struct.unpack_from("!H", frame, ip + 2)[0]
+    return ip + head + (frame[ip + head + 12] >> 4) * 4, end
+
+
+def shredded(packets: list[Packet], size: int) -> list[Packet]:
+    """Every segment cut into segments of `size` bytes of the same time."""
+    out = []
+    for time_ns, frame in packets:
+        begin, end = payload_of(frame)
+        if end - begin <= size:
+            out.append((time_ns, frame))
+            continue
+        tcp = 14 + (frame[14] & 15) * 4
+        seq = struct.unpack_from("!I", frame, tcp + 4)[0]
+        for at in range(begin, end, size):
+            piece = frame[at : min(at + size, end)]
+            head = bytearray(frame[:begin])
+            struct.pack_into("!H", head, 16, begin - 14 + len(piece))
+            struct.pack_into("!I", head, tcp + 4, (seq + at - begin) % 2**32)
+            out.append((time_ns, bytes(head) + piece))
+    return out
+
+
+def split_at_every_packet(packets: list[Packet]) -> Iterator[tuple[int, list[Packet]]]:
+    """The capture as it would be, had it begun at each packet that carries bytes."""
+    for number, (_, frame) in enumerate(packets):
+        begin, end = payload_of(frame)
+        if end > begin:
+            yield number, packets[number:]
+
+
+def pairs(tables: Any) -> dict[tuple[int, int], int]:
+    """(client port, sequence number of a response with bytes) -> sequence number of the request that it answers."""
+    m, c = tables.messages, tables.connections
+    rows = np.flatnonzero((m["kind"] == RESPONSE) & (m["request"] >= 0) & (m["wire_bytes"] > 0))
+    return {
+        (int(c["client_port"][m["conn"][row]]), int(m["tcp_seq"][row])): int(
+            m["tcp_seq"][m["request"][row]]
+        )
+        for row in rows
+    }
+
+
+def check_segmentation(path: Path, scratch: Path, sizes: tuple[int, ...] = (1, 2, 7, 61)) -> None:
+    """The same messages and evidence, however the streams are cut into segments."""
+    packets = packets_of(path, scratch)
+    whole = read(path)
+    for size in sizes:
+        cut = read(write_pcap(scratch / f"cut{size}.pcap", shredded(packets, size)))
+        assert message_rows(cut, flags=False) == message_rows(whole, flags=False), f"segments of {size} bytes"
+        assert sorted(cut.evidence["hash"].tolist()) == sorted(whole.evidence["hash"].tolist())
+        assert unaccounted(cut) == []
+
+
+def check_late_start(path: Path, scratch: Path) -> None:
+    """Joined at any packet: every byte is accounted for, and no answer is given to another's request."""
+    packets = packets_of(path, scratch)
+    truth = pairs(read(path))
+    for number, rest in split_at_every_packet(packets):
+        tables = read(write_pcap(scratch / "late.pcap", rest))
+        assert unaccounted(tables) == [], f"from packet {number}"
+        found = pairs(tables)
+        wrong = {key: seq for key, seq in found.items() if key in truth and truth[key] != seq}
+        assert not wrong, f"from packet {number}: {wrong}"
+
+
+def check_loss(path: Path, scratch: Path, share: float) -> None:
+    """Without any one packet: no wrong pair, every byte accounted for, and `share` of the pairs kept on average."""
+    packets = packets_of(path, scratch)
+    truth = pairs(read(path))
+    kept = tries = 0
+    for number, (_, frame) in enumerate(packets):
+        begin, end = payload_of(frame)
+        if end == begin:
+            continue
+        tables = read(write_pcap(scratch / "thinned.pcap", packets[:number] + packets[number + 1 :]))
+        assert unaccounted(tables) == [], f"without packet {number}"
+        found = pairs(tables)
+        wrong = {key: seq for key, seq in found.items() if key in truth and truth[key] != seq}
+        assert not wrong, f"without packet {number}: {wrong}"
+        kept += sum(key in found for key in truth)
+        tries += len(truth)
+    assert kept >= share * tries, f"{kept} of {tries} pairs"
