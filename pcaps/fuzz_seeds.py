@@ -2,8 +2,8 @@
 
     python pcaps/fuzz_seeds.py NAME CAPTURE ...
 
-One file per connection, of at most 4 kB: for each segment a byte with the direction, two bytes of length (little endian)
-and the payload, as capture/fuzz/exchange.hpp reads them.
+One file per connection, of at most 4 kB: for each segment a byte with the direction, two bytes of length
+(little endian) and the payload, as capture/fuzz/exchange.hpp reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_FILES = 40
 
 
 def connections(path: Path) -> list[bytes]:
-    """The segments of every TCP connection of a little endian .pcap(.gz) of Ethernet and IPv4, in the order of packets."""
+    """The segments of every TCP connection of a little endian .pcap(.gz) of Ethernet and IPv4."""
     data = path.read_bytes()
     if path.suffix == ".gz":
         data = gzip.decompress(data)

@@ -1,4 +1,4 @@
-"""What the generators of captures share: tcpdump on the loopback device, and servers that live in a temporary folder."""
+"""What the generators of captures share: tcpdump on the loopback device, servers in a temporary folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,20 @@ PACK_BEYOND = 100_000
 @contextlib.contextmanager
 def recording(target: Path, *ports: int) -> Iterator[None]:
     """Record what passes TCP `ports` on the loopback device to `target` (.pcap, or .pcap.gz when large)."""
-    command = ["tcpdump", "-q", "-i", "lo", "-s", "0", "--immediate-mode", "-U", "-w", str(target)]
+    command = [
+        "tcpdump",
+        "-q",
+        "-i",
+        "lo",
+        "-s",
+        "0",
+        "-B",
+        "16384",
+        "--immediate-mode",
+        "-U",
+        "-w",
+        str(target),
+    ]
     condition = " or ".join(f"tcp port {port}" for port in ports)
     tcpdump = subprocess.Popen([*command, condition], stderr=subprocess.PIPE, text=True)
     assert tcpdump.stderr is not None
@@ -34,7 +47,9 @@ def recording(target: Path, *ports: int) -> Iterator[None]:
         time.sleep(0.7)
     finally:
         tcpdump.terminate()
-        tcpdump.wait()
+        summary = tcpdump.communicate()[1]
+    if "\n0 packets dropped by kernel" not in summary:
+        raise RuntimeError(f"{target}: packets are missing, record it again: {summary}")
     packed = target.with_name(target.name + ".gz")
     packed.unlink(missing_ok=True)
     if target.stat().st_size > PACK_BEYOND:

@@ -31,6 +31,7 @@ DISSECTED = (
     Protocol.MYSQL,
 )
 DISSECTED = (Protocol.HTTP, Protocol.AJP, Protocol.MYSQL, Protocol.POSTGRES)
+DISSECTED = (Protocol.HTTP, Protocol.AJP, Protocol.POSTGRES, Protocol.MYSQL)
 """Protocols whose messages the engine reads; the ones that a port map may name."""
 
 

@@ -1,4 +1,4 @@
-"""What every dissector must stand, whatever its protocol: a capture cut up, joined late, or thinned by a packet."""
+"""What every dissector must stand: a capture cut up, joined late, or thinned by a packet."""
 
 from __future__ import annotations
 
@@ -68,13 +68,11 @@ def split_at_every_packet(packets: list[Packet]) -> Iterator[tuple[int, list[Pac
 
 
 def pairs(tables: Any) -> dict[tuple[int, int], int]:
-    """(client port, sequence number of a response with bytes) -> sequence number of the request that it answers."""
+    """(client port, sequence number of a response) -> sequence number of the request that it answers."""
     m, c = tables.messages, tables.connections
     rows = np.flatnonzero((m["kind"] == RESPONSE) & (m["request"] >= 0) & (m["wire_bytes"] > 0))
     return {
-        (int(c["client_port"][m["conn"][row]]), int(m["tcp_seq"][row])): int(
-            m["tcp_seq"][m["request"][row]]
-        )
+        (int(c["client_port"][m["conn"][row]]), int(m["tcp_seq"][row])): int(m["tcp_seq"][m["request"][row]])
         for row in rows
     }
 
@@ -103,7 +101,7 @@ def check_late_start(path: Path, scratch: Path) -> None:
 
 
 def check_loss(path: Path, scratch: Path, share: float) -> None:
-    """Without any one packet: no wrong pair, every byte accounted for, and `share` of the pairs kept on average."""
+    """Without any one packet: no wrong pair, every byte accounted for, `share` of the pairs kept."""
     packets = packets_of(path, scratch)
     truth = pairs(read(path))
     kept = tries = 0

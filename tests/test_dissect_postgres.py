@@ -102,11 +102,13 @@ def calls(tables: capture.CaptureTables) -> list[tuple[str, int | None]]:
 
 def classes(tables: capture.CaptureTables, *kinds: int) -> list[str]:
     m = tables.messages
-    rows = np.flatnonzero((m["protocol"] == Protocol.POSTGRES) & np.isin(m["kind"], kinds) & (m["class_id"] >= 0))
+    rows = np.flatnonzero(
+        (m["protocol"] == Protocol.POSTGRES) & np.isin(m["kind"], kinds) & (m["class_id"] >= 0)
+    )
     return [tables.classes[m["class_id"][i]][1] for i in rows]
 
 
-# ---- recorded ------------------------------------------------------------------------------------------------------
+# ---- recorded ----------------------------------------------------------------------------------------
 
 # file: requests, answers that are errors, empty answers of statements that the server skipped
 COUNTS = {
@@ -160,8 +162,8 @@ def test_joined_late_no_answer_goes_to_another_s_request(name: str, tmp_path: Pa
     check_late_start(PCAPS / name, tmp_path)
 
 
-# A login is one call over several packets, and with several statements on the way nothing but ReadyForQuery tells
-# which of them an answer belongs to: the captures are short, so that a loss takes a large share of them.
+# With several statements on the way nothing but ReadyForQuery tells which of them an answer belongs to; and
+# the captures are short, so that a loss takes a large share of them.
 @pytest.mark.parametrize(
     ("name", "share"),
     [
@@ -259,7 +261,8 @@ def test_copy_belongs_to_its_statement() -> None:
     tables = read(PCAPS / "psql_copy.pcap")
     m = tables.messages
     sizes = {
-        tables.classes[m["class_id"][i]][1]: int(m["wire_bytes"][i]) for i in np.flatnonzero(m["kind"] == REQUEST)
+        tables.classes[m["class_id"][i]][1]: int(m["wire_bytes"][i])
+        for i in np.flatnonzero(m["kind"] == REQUEST)
     }
     assert sizes["COPY note ( text ) FROM STDIN"] > 4000
     assert classes(tables, INTERIM) == ["COPY_IN", "COPY_IN"]
@@ -286,15 +289,22 @@ def test_cancelling_and_ending_from_outside() -> None:
     assert ("EXECUTE SELECT pg_sleep(?)", int("57014", 36)) in calls(tables)
 
 
-# ---- made up -------------------------------------------------------------------------------------------------------
+# ---- made up -----------------------------------------------------------------------------------------
 
 
 def test_a_statement_text_may_be_longer_than_the_bound(tmp_path: Path) -> None:
     text = "SELECT " + ", ".join(f"'value {n}'" for n in range(20_000))
-    tables = talk(tmp_path, (CLIENT, query(text)), (SERVER, done() + READY), (CLIENT, query("SELECT 1")), (SERVER, READY))
+    tables = talk(
+        tmp_path,
+        (CLIENT, query(text)),
+        (SERVER, done() + READY),
+        (CLIENT, query("SELECT 1")),
+        (SERVER, READY),
+    )
     found = calls(tables)
     assert [status for _, status in found] == [0, 0]
-    assert found[0][0].startswith("SELECT ?, ?") and len(found[0][0]) < 70_000
+    assert found[0][0].startswith("SELECT ?, ?")
+    assert len(found[0][0]) < 70_000
     assert tables.counter("postgres.statement_cut") == 1
 
 
@@ -325,7 +335,9 @@ def test_close_behind_an_execution_belongs_to_it(tmp_path: Path) -> None:
     assert calls(tables) == [("EXECUTE SELECT ?", 0), ("EXECUTE SELECT ?", 0)]
 
 
-def test_asynchronous_messages_are_one_way_between_calls_and_inside_of_them_part_of_the_answer(tmp_path: Path) -> None:
+def test_asynchronous_messages_are_one_way_between_calls_and_inside_of_them_part_of_the_answer(
+    tmp_path: Path,
+) -> None:
     note = message("A", b"\0\0\0\1channel\0payload\0")
     status = message("S", b"TimeZone\0UTC\0")
     tables = talk(

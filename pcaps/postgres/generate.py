@@ -2,8 +2,8 @@
 
     python pcaps/postgres/generate.py [CASE ...]
 
-Needs root (tcpdump; the server runs as `nobody`), PostgreSQL 15 or newer with its client programs, psycopg 3 and pg8000
-from PyPI, openssl, a JDK and the JDBC driver of libpostgresql-jdbc-java.
+Needs root (tcpdump; the server runs as `nobody`), PostgreSQL 15 or newer with its client programs, psycopg 3
+and pg8000 from PyPI, openssl, a JDK and the JDBC driver of libpostgresql-jdbc-java.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ INSERT INTO story SELECT n, 'story ' || n, n / 4.0, n + 0.5, md5(n::text)::uuid,
 
 SIMPLE = r"""
 SELECT id, title FROM story WHERE id IN (3, 4, 5);
-SELECT 'it''s', E'tab\there', $$dollar 'quoted' text$$, "title" FROM story WHERE id = 7 /* a comment /* nested */ */;
+SELECT 'it''s', E'tab\there', $$dollar 'quoted' text$$, "title"
+  FROM story WHERE id = 7 /* a comment /* nested */ */;
 BEGIN \; UPDATE story SET score = 2 WHERE id = 2 \; SELECT title FROM story WHERE id < 4 \; COMMIT;
 SELECT nothing FROM nowhere;
 SELECT 1 \; SELECT 1/0 \; SELECT 2;
@@ -47,7 +48,8 @@ DROP TABLE IF EXISTS never_made;
 SET application_name = 'another name';
 LISTEN news;
 NOTIFY news, 'hello';
-SELECT count(*) FROM story WHERE id = ANY (ARRAY[1, 2, 3]) AND tag = 'c4ca4238-a0b9-2382-0dcc-509a6f75849b'::uuid;
+SELECT count(*) FROM story
+  WHERE id = ANY (ARRAY[1, 2, 3]) AND tag = 'c4ca4238-a0b9-2382-0dcc-509a6f75849b'::uuid;
 
 BEGIN;
 INSERT INTO account VALUES (1, 99);
@@ -106,7 +108,7 @@ public class Cases {
           for (int n = 20; n < 30; n++) { p.setString(1, "note " + (n == 24 ? 3 : n)); p.addBatch(); }
           p.executeBatch();  // the fifth is a duplicate: the server skips the rest
         } catch (BatchUpdateException e) { c.rollback(); }
-        try (Statement s = c.createStatement(); ResultSet r = s.executeQuery("SELECT count(*) FROM note")) { r.next(); }
+        try (Statement s = c.createStatement()) { s.executeQuery("SELECT count(*) FROM note").next(); }
         c.commit();
       }
       default -> throw new IllegalArgumentException(name);
@@ -219,13 +221,18 @@ def cancel() -> None:
 
     with connect(sslmode="disable", autocommit=True) as connection:
         client = subprocess.Popen(
-            [sys.executable, "-c", f"import time,psycopg,os\nc=psycopg.connect(host='127.0.0.1',port={PORT},"
-             f"user='tap',password={PASSWORD!r},dbname='postgres',sslmode='disable')\n"
-             "import threading\nthreading.Timer(0.5,c.cancel).start()\n"
-             "try:\n c.execute('SELECT pg_sleep(%s)',(20,))\nexcept psycopg.Error: pass\ntime.sleep(20)"],
+            [
+                sys.executable,
+                "-c",
+                f"import time,psycopg,os\nc=psycopg.connect(host='127.0.0.1',port={PORT},"
+                f"user='tap',password={PASSWORD!r},dbname='postgres',sslmode='disable')\n"
+                "import threading\nthreading.Timer(0.5,c.cancel).start()\n"
+                "try:\n c.execute('SELECT pg_sleep(%s)',(20,))\nexcept psycopg.Error: pass\ntime.sleep(20)",
+            ],
         )
         time.sleep(2)
-        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = 'tap'"
+        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'tap'"
+        query += " AND pid <> pg_backend_pid()"
         with contextlib.suppress(psycopg.Error):
             connection.execute(query)
         time.sleep(0.3)
@@ -291,7 +298,12 @@ def postgres(tls: bool) -> Iterator[None]:
         initdb = [str(bin_dir / "initdb"), "-D", str(data), "-U", "tap", "-A", "scram-sha-256"]
         initdb += [f"--pwfile={secret}", "-N", "--locale=C.UTF-8"]
         subprocess.run(initdb, check=True, user=USER, stdout=subprocess.DEVNULL)
-        settings = [f"port={PORT}", "listen_addresses=127.0.0.1", f"unix_socket_directories={folder}", "fsync=off"]
+        settings = [
+            f"port={PORT}",
+            "listen_addresses=127.0.0.1",
+            f"unix_socket_directories={folder}",
+            "fsync=off",
+        ]
         settings += ["shared_buffers=16MB", "logging_collector=on", "wal_level=logical"]
         if tls:
             key = ["openssl", "req", "-new", "-x509", "-nodes", "-subj", "/CN=localhost", "-days", "3650"]

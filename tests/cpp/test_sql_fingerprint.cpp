@@ -95,6 +95,10 @@ const Case kPostgresCases[] = {
      "SELECT ?, ?, a#>>?, ?::int | it's 1 | a$$b | {b} | #5"},
     {"SELECT 1 /* a /* b */ c */ --x", "SELECT ? | #1"},
     {"SELECT a WHERE b IN ($1, $2)", "SELECT a WHERE b IN (?+)"},
+    {"SELECT a WHERE b = ANY (ARRAY[1, 2, 'x']) AND c[2] = array [$1]",
+     "SELECT a WHERE b = ANY (ARRAY[?+]) AND c[?] = array [?+] | #1 | #2 | x | #2"},
+    {"SELECT ARRAY[a, 1], ARRAY[[1, 2], [3, 4]], '{}'::int[]",
+     "SELECT ARRAY[a, ?], ARRAY[[?, ?], [?, ?]], ?::int[] | #1 | #1 | #2 | #3 | #4 | {}"},
 };
 
 // ---- the twin: tokens first, then folding on tokens; slow and plain --------------------------------------------------

@@ -18,7 +18,8 @@ PostgresDissector::~PostgresDissector() = default;
 Probe PostgresDissector::probe(Bytes bytes, Direction direction) noexcept {
     if (bytes.empty()) return Probe::need_more;
     if (direction == Direction::to_server && bytes[0] == 0) return starts_connection(bytes);
-    if (bytes.size() < kHeader) return Probe::no;  // no start of a connection, and too short to be sure midstream
+    if (bytes.size() < kHeader)
+        return Probe::no;  // no start of a connection, and too short to be sure midstream
     return find_chain(direction, bytes, 0, true) == 0 ? Probe::yes : Probe::no;
 }
 
@@ -56,7 +57,8 @@ Parsed PostgresDissector::start(Direction direction, Bytes bytes, Recorder& reco
             if (answer == 'N') return {Step::ok, 1};
             const char* const name = answer == 'S' ? "postgres.tls" : "postgres.gss_encrypted";
             recorder.count(answer == 'S' ? "postgres.tls_connection" : "postgres.gss_connection");
-            for (const Direction d : {Direction::to_server, Direction::to_client}) recorder.remainder(d, name);
+            for (const Direction d : {Direction::to_server, Direction::to_client})
+                recorder.remainder(d, name);
             if (answer == 'S') return {Step::switch_to, 1, nullptr, Protocol::tls};
             phase_ = Phase::opaque;
             return {Step::ok, 1};
@@ -91,7 +93,8 @@ Parsed PostgresDissector::messages(Direction direction, Bytes bytes, std::uint64
         const auto type = static_cast<char>(bytes[pos]);
         const std::uint32_t length = load_be32(&bytes[pos + 1]);
         if (!plausible_length(direction, type, length)) [[unlikely]]
-            return {Step::malformed, pos, to_server ? "postgres.bad_client_message" : "postgres.bad_server_message"};
+            return {Step::malformed, pos,
+                    to_server ? "postgres.bad_client_message" : "postgres.bad_server_message"};
         const std::uint32_t total = length - 4;
         const std::size_t need = to_server ? wanted_of_client(type, total) : wanted_of_server(type, total);
         const std::size_t have = size - pos - kHeader;
@@ -99,7 +102,8 @@ Parsed PostgresDissector::messages(Direction direction, Bytes bytes, std::uint64
             if (!s.begun) {
                 if (to_server)
                     begin_client_message(type, pos, recorder);
-                else if (answer_ == kNoMessage && type == server::data_row && recorder.has_request() && !await_ready_)
+                else if (answer_ == kNoMessage && type == server::data_row && recorder.has_request() &&
+                         !await_ready_)
                     begin_answer(pos, recorder);
                 s.begun = true;
             }
@@ -182,7 +186,8 @@ void PostgresDissector::lose(Direction direction, Recorder& recorder) {
 }
 
 // Message borders are unknown. Finds the next one at or behind `pos` and the state to go on with.
-bool PostgresDissector::find_border(Direction direction, Bytes bytes, std::uint64_t& pos, Recorder& recorder) {
+bool PostgresDissector::find_border(Direction direction, Bytes bytes, std::uint64_t& pos,
+                                    Recorder& recorder) {
     Side& s = side(direction);
     const std::size_t found = find_chain(direction, bytes, pos, false);
     recorder.remainder(direction, "postgres.resynchronisation");
@@ -209,7 +214,8 @@ bool PostgresDissector::find_border(Direction direction, Bytes bytes, std::uint6
 
 void PostgresDissector::on_end(Direction direction, Recorder& recorder) {
     Side& s = side(direction);
-    if (direction == Direction::to_server && (s.begun || (unit_open_ && session_->unit.kind != UnitKind::flushed)))
+    if (direction == Direction::to_server &&
+        (s.begun || (unit_open_ && session_->unit.kind != UnitKind::flushed)))
         recorder.count("postgres.request_cut");
     if (direction == Direction::to_client && answer_ != kNoMessage && in_error_) {
         recorder.end(answer_, 0);  // a fatal error needs no ReadyForQuery

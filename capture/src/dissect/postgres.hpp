@@ -44,9 +44,9 @@ public:
 
 private:
     enum class Phase : std::uint8_t {
-        start,      // nothing understood yet, or a request for encryption was declined
-        encrypt,    // one byte of the server is next
-        login,      // up to the first ReadyForQuery
+        start,    // nothing understood yet, or a request for encryption was declined
+        encrypt,  // one byte of the server is next
+        login,    // up to the first ReadyForQuery
         command,
         copy_both,  // START_REPLICATION: both sides stream
         opaque,     // encrypted by GSSAPI, or over
@@ -109,10 +109,10 @@ private:
 
     Side sides_[2];
     Phase phase_ = Phase::start;
-    bool inferred_ = false;      // the start of the connection was not seen
-    bool unit_open_ = false;     // a request has begun and its last message is still to come
-    bool extendable_ = false;    // the last request ended with Execute, and no Sync was seen since
-    bool wants_rows_ = false;    // the rows being read still give tokens
+    bool inferred_ = false;       // the start of the connection was not seen
+    bool unit_open_ = false;      // a request has begun and its last message is still to come
+    bool extendable_ = false;     // the last request ended with Execute, and no Sync was seen since
+    bool wants_rows_ = false;     // the rows being read still give tokens
     bool after_execute_ = false;  // the last answer was one to an Execute, and its ReadyForQuery is due
     bool in_error_ = false;       // the server skips to the next Sync
     bool await_ready_ = false;    // after a loss: which request an answer belongs to is known again behind it

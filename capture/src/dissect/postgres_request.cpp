@@ -134,8 +134,8 @@ bool PostgresDissector::unanswered(Recorder& recorder) const noexcept {
     return answer_ == kNoMessage || session_->answered.serial != session_->serial;
 }
 
-void PostgresDissector::one_way(Direction direction, std::string_view text, std::uint64_t at, std::uint64_t next,
-                                Recorder& recorder) {
+void PostgresDissector::one_way(Direction direction, std::string_view text, std::uint64_t at,
+                                std::uint64_t next, Recorder& recorder) {
     const MessageRef ref = recorder.begin(direction, MessageKind::one_way, at);
     recorder.set_class(ref, protocol, text);
     if (inferred_) recorder.add_flags(ref, message_flag::inferred);
@@ -183,7 +183,8 @@ void PostgresDissector::client_message(char type, std::uint32_t total, Bytes bod
             describe_or_close(type, body);
             if (unit_open_) return;
             recorder.end(request_, next);
-            if (RequestUnit* last = session.units.find(session.serial); last != nullptr) ++last->closes_behind;
+            if (RequestUnit* last = session.units.find(session.serial); last != nullptr)
+                ++last->closes_behind;
             return;
         case client::sync:
             if (phase_ == Phase::login) phase_ = Phase::command;
@@ -231,7 +232,8 @@ void PostgresDissector::client_message(char type, std::uint32_t total, Bytes bod
     }
     if (phase_ == Phase::copy_both) {
         const bool data = type == client::copy_data;
-        return one_way(Direction::to_server, data ? "REPLICATION_STATUS" : "REPLICATION_END", at, next, recorder);
+        return one_way(Direction::to_server, data ? "REPLICATION_STATUS" : "REPLICATION_END", at, next,
+                       recorder);
     }
     // More of the last request: the login's, or that of COPY FROM STDIN.
     if (request_ == kNoMessage) {
@@ -315,8 +317,9 @@ void PostgresDissector::bind(Bytes body, Recorder& recorder) {
         if (i >= kMaxParameters || size > kMaxParameterText) continue;
         const std::size_t which = formats == 1 ? 0 : i;
         const bool binary = which < formats && load_be16(&format[which * 2]) == 1;
-        const ValueType type = statement != nullptr && i < statement->parameters.size() ? statement->parameters[i]
-                                                                                        : ValueType::unknown;
+        const ValueType type = statement != nullptr && i < statement->parameters.size()
+                                   ? statement->parameters[i]
+                                   : ValueType::unknown;
         const Value value = read_value(bytes, binary, type, value_text);
         if (value.kind == Value::Kind::none) continue;
         recorder.token(request_, i, value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,

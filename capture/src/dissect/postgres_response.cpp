@@ -14,8 +14,8 @@ using namespace postgres;
 
 namespace {
 
-constexpr std::size_t kRowPrefix = 1024;    // bytes of a row that are looked at
-constexpr std::size_t kErrorPrefix = 256;   // severity and SQLSTATE come first
+constexpr std::size_t kRowPrefix = 1024;   // bytes of a row that are looked at
+constexpr std::size_t kErrorPrefix = 256;  // severity and SQLSTATE come first
 constexpr std::size_t kDescriptionPrefix = 4096;
 
 bool is_token_type(ValueType type) noexcept {
@@ -99,7 +99,9 @@ std::uint32_t PostgresDissector::front_group(Recorder& recorder) noexcept {
 bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, std::uint64_t next,
                                        Recorder& recorder) {
     Session& session = *session_;
-    const auto alone = [&](std::string_view text) { one_way(Direction::to_client, text, at, next, recorder); };
+    const auto alone = [&](std::string_view text) {
+        one_way(Direction::to_client, text, at, next, recorder);
+    };
     if (phase_ == Phase::copy_both) {
         if (type == server::ready) {
             phase_ = Phase::command;
@@ -120,8 +122,9 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
                 return true;
             }
             if (!unasked && type != server::notification) return false;
-            alone(type == server::notification ? "NOTIFICATION" : type == server::notice ? "NOTICE"
-                                                                                        : "PARAMETER_STATUS");
+            alone(type == server::notification ? "NOTIFICATION"
+                  : type == server::notice     ? "NOTICE"
+                                               : "PARAMETER_STATUS");
             return true;
         case server::close_complete:
             if (!after_execute_) return false;
@@ -142,7 +145,8 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
         case server::ready:
             return false;
         case server::error: {
-            const bool at_sync = after_execute_ && (unasked || front_group(recorder) != session.answered.group);
+            const bool at_sync =
+                after_execute_ && (unasked || front_group(recorder) != session.answered.group);
             if (at_sync) {  // the transaction could not be committed
                 answer_ = session.last_answer;
                 error(body, next, recorder);
@@ -166,8 +170,8 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
     }
 }
 
-void PostgresDissector::server_message(char type, std::uint32_t, Bytes body, std::uint64_t at, std::uint64_t next,
-                                       Recorder& recorder) {
+void PostgresDissector::server_message(char type, std::uint32_t, Bytes body, std::uint64_t at,
+                                       std::uint64_t next, Recorder& recorder) {
     if (session_->request_lost && answer_ == kNoMessage && recorder.has_request() && !await_ready_) {
         // Was it the first statement of a pipeline that was lost? Then this answer is not the open request's.
         const UnitKind kind = kind_of(recorder.front_tag(0));

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "dissect/postgres_statements.hpp"
 #include "dissect/dissector.hpp"
+#include "dissect/postgres_statements.hpp"
 
 namespace tapscope::postgres {
 

@@ -11,8 +11,8 @@
 
 namespace tapscope::postgres {
 
-inline constexpr std::size_t kTokenColumns = 32;     // result tokens come from the first columns only
-inline constexpr std::size_t kMaxParameters = 256;   // parameters of a statement whose type is kept
+inline constexpr std::size_t kTokenColumns = 32;    // result tokens come from the first columns only
+inline constexpr std::size_t kMaxParameters = 256;  // parameters of a statement whose type is kept
 
 // How the values of a column or parameter are read; the text format needs it only to tell numbers from text.
 enum class ValueType : std::uint8_t { skipped, integer, real, numeric, text, uuid, unknown };
@@ -83,7 +83,8 @@ public:
     }
 
     StatementRef reference(std::int32_t slot) const noexcept {
-        return slot < 0 ? StatementRef{} : StatementRef{slot, slots_[static_cast<std::size_t>(slot)].generation};
+        return slot < 0 ? StatementRef{}
+                        : StatementRef{slot, slots_[static_cast<std::size_t>(slot)].generation};
     }
     // nullptr when the slot holds another statement by now.
     Statement* get(StatementRef ref) noexcept {
@@ -157,13 +158,13 @@ private:
 
 // What a request is, and so how its answer ends.
 enum class UnitKind : std::uint8_t {
-    unknown,   // request not seen, or not complete yet: answered up to ReadyForQuery
-    login,     // up to ReadyForQuery, or an error
-    query,     // up to ReadyForQuery
-    encrypt,   // one byte
-    execute,   // up to CommandComplete, EmptyQueryResponse or PortalSuspended
-    synced,    // extended messages without Execute, ended by Sync: up to ReadyForQuery
-    flushed,   // the same, ended by Flush: `acknowledgements` of its messages
+    unknown,  // request not seen, or not complete yet: answered up to ReadyForQuery
+    login,    // up to ReadyForQuery, or an error
+    query,    // up to ReadyForQuery
+    encrypt,  // one byte
+    execute,  // up to CommandComplete, EmptyQueryResponse or PortalSuspended
+    synced,   // extended messages without Execute, ended by Sync: up to ReadyForQuery
+    flushed,  // the same, ended by Flush: `acknowledgements` of its messages
 };
 
 struct RequestUnit {

@@ -4,8 +4,8 @@
 #include <bit>
 #include <charconv>
 
-#include "evidence.hpp"
 #include "dissect/sql_literal.hpp"
+#include "evidence.hpp"
 
 namespace tapscope::postgres {
 

@@ -39,7 +39,9 @@ bool plausible_client(char type, std::uint32_t total, Bytes body) noexcept {
     const bool whole = body.size() == total;
     switch (type) {
         case client::query: {
-            if (whole) return total > 0 && body.back() == 0 && printable(body.first(std::min<std::size_t>(total - 1, 64)));
+            if (whole)
+                return total > 0 && body.back() == 0 &&
+                       printable(body.first(std::min<std::size_t>(total - 1, 64)));
             return printable(body.first(std::min<std::size_t>(body.size(), 64)));
         }
         case client::parse:
@@ -53,8 +55,10 @@ bool plausible_client(char type, std::uint32_t total, Bytes body) noexcept {
             if (type == client::execute) return total == name + 5;
             const Bytes rest = body.subspan(name + 1);
             const auto second = std::find(rest.begin(), rest.end(), 0);
-            if (second == rest.end()) return !whole && printable(rest.first(std::min<std::size_t>(rest.size(), 64)));
-            return printable(rest.first(std::min<std::size_t>(static_cast<std::size_t>(second - rest.begin()), 64)));
+            if (second == rest.end())
+                return !whole && printable(rest.first(std::min<std::size_t>(rest.size(), 64)));
+            return printable(
+                rest.first(std::min<std::size_t>(static_cast<std::size_t>(second - rest.begin()), 64)));
         }
         case client::describe:
         case client::close:
@@ -82,7 +86,8 @@ bool plausible_server(char type, std::uint32_t total, Bytes body) noexcept {
             return columns <= 1664 && plausible_values(body.subspan(2), total - 2, columns);
         }
         case server::row_description:
-            return body.size() < 2 || (load_be16(body.data()) <= 1664 && std::size_t{load_be16(body.data())} * 19 + 2 <= total);
+            return body.size() < 2 ||
+                   (load_be16(body.data()) <= 1664 && std::size_t{load_be16(body.data())} * 19 + 2 <= total);
         case server::parameter_description:
             return body.size() < 2 || std::size_t{load_be16(body.data())} * 4 + 2 == total;
         case server::authentication:
@@ -103,7 +108,8 @@ bool telling(Direction direction, char type) noexcept {
     if (direction == Direction::to_client)
         return type == server::ready || type == server::command_complete || type == server::error ||
                type == server::row_description || type == server::data_row || type == server::notice;
-    return type == client::sync || type == client::flush || type == client::terminate || type == client::query || type == client::parse || type == client::bind || type == client::execute;
+    return type == client::sync || type == client::flush || type == client::terminate ||
+           type == client::query || type == client::parse || type == client::bind || type == client::execute;
 }
 
 }  // namespace

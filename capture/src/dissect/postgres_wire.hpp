@@ -16,8 +16,8 @@
 
 namespace tapscope::postgres {
 
-inline constexpr std::size_t kHeader = 5;           // type and length
-inline constexpr std::size_t kStartupHeader = 8;    // length and code
+inline constexpr std::size_t kHeader = 5;                // type and length
+inline constexpr std::size_t kStartupHeader = 8;         // length and code
 inline constexpr std::uint32_t kMaxLength = 0x3fffffff;  // PQ_LARGE_MESSAGE_LIMIT of the server: 1 GB
 inline constexpr std::uint32_t kMaxStartup = 10000;      // MAX_STARTUP_PACKET_LENGTH
 

@@ -29,6 +29,8 @@ using AnyDissector = std::variant<
     MysqlDissector>;
 // clang-format on
 using AnyDissector = std::variant<std::monostate, HttpDissector, AjpDissector, PostgresDissector, MysqlDissector>;
+using AnyDissector =
+    std::variant<std::monostate, HttpDissector, AjpDissector, PostgresDissector, MysqlDissector>;
 
 struct Probed {
     Probe answer = Probe::no;

@@ -403,8 +403,7 @@ private:
     void array() {
         const char* to = without_blank(out_);
         const char* word = word_before(to);
-        if (equals_folded(word, static_cast<std::size_t>(to - word), "array") &&
-            try_list(List::in, '[', ']'))
+        if (equals_folded(word, static_cast<std::size_t>(to - word), "array") && try_list(List::in, '[', ']'))
             return;
         copy_one();
     }
