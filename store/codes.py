@@ -28,10 +28,9 @@ DISSECTED = (
     Protocol.HTTP,
     Protocol.AJP,
     Protocol.CJDBC,
+    Protocol.POSTGRES,
     Protocol.MYSQL,
 )
-DISSECTED = (Protocol.HTTP, Protocol.AJP, Protocol.MYSQL, Protocol.POSTGRES)
-DISSECTED = (Protocol.HTTP, Protocol.AJP, Protocol.POSTGRES, Protocol.MYSQL)
 """Protocols whose messages the engine reads; the ones that a port map may name."""
 
 

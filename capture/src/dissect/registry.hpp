@@ -12,8 +12,8 @@
 #include "dissect/dissector.hpp"
 #include "dissect/http.hpp"
 #include "dissect/mysql.hpp"
-#include "dissect/tls.hpp"
 #include "dissect/postgres.hpp"
+#include "dissect/tls.hpp"
 #include "record.hpp"
 
 namespace tapscope {
@@ -26,11 +26,9 @@ using AnyDissector = std::variant<
     HttpDissector,
     AjpDissector,
     CjdbcDissector,
+    PostgresDissector,
     MysqlDissector>;
 // clang-format on
-using AnyDissector = std::variant<std::monostate, HttpDissector, AjpDissector, PostgresDissector, MysqlDissector>;
-using AnyDissector =
-    std::variant<std::monostate, HttpDissector, AjpDissector, PostgresDissector, MysqlDissector>;
 
 struct Probed {
     Probe answer = Probe::no;
