@@ -130,6 +130,15 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
         s.due = kNoMessage;
         if (pos >= size) return pos;
     }
+    if (phase_ == Phase::auth && direction == Direction::to_server && plain && pos == 0 &&
+        (caps_ & (client::compress | client::zstd_compression)) != 0) {
+        if (compressed_header(bytes)) return pos;
+        if (plausible_compressed(bytes)) {
+            recorder.count("mysql.login_answer_not_seen");
+            compression_under_way();
+            return pos;
+        }
+    }
     if (phase_ == Phase::start) [[unlikely]] {
         if (size < kHeader + 1) return pos;
         const bool greets = direction == Direction::to_client && bytes[3] == 0 &&
@@ -143,6 +152,9 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
         const auto here = static_cast<std::size_t>(pos);
         if (s.lost) [[unlikely]] {
             if (here == 0 && size < kHeader + 1) return 0;
+            // A client may send the header of a compressed packet in a segment of its own.
+            if (here == 0 && direction == Direction::to_server && login_unseen() && compressed_header(bytes))
+                return 0;
             std::size_t found = here;
             const bool ok = direction == Direction::to_server ? here == 0 && find_command(bytes, recorder)
                                                               : find_answer(bytes, found, map, recorder);
@@ -312,18 +324,14 @@ bool MysqlDissector::pass_over_packet(Direction direction, std::uint64_t length,
 
 // The client's packet borders are unknown, `bytes` starts with a segment: is it a command?
 bool MysqlDissector::find_command(Bytes bytes, Recorder& recorder) {
-    const bool login_unseen = phase_ == Phase::auth && inferred_ && caps_ == 0;
     if (phase_ == Phase::start && plausible_login(bytes)) {
         phase_ = Phase::login;
         return true;
     }
     if (phase_ == Phase::start) inferred_ = true;
-    if ((phase_ == Phase::start || login_unseen) && !compressed_ && plausible_compressed(bytes)) {
+    if (login_unseen() && plausible_compressed(bytes)) {
         recorder.count("mysql.compression_inferred");
-        phase_ = Phase::command;
-        start_compression();
-        side(Direction::to_server).lost = false;
-        side(Direction::to_client).lost = true;
+        compression_under_way();
         return true;
     }
     if (!plausible_command(bytes)) return false;

@@ -116,10 +116,13 @@ private:
     void inner_bytes(Direction direction, Bytes fresh, mysql::OffsetMap map, Recorder& recorder);
     void outer_gap(Direction direction, std::uint64_t missing);
     void start_compression();
+    void compression_under_way();
 
     // mysql_recognise.cpp: a connection whose start was not seen.
     static bool plausible_command(Bytes bytes) noexcept;
     static bool plausible_compressed(Bytes bytes) noexcept;
+    static bool compressed_header(Bytes bytes) noexcept;
+    bool login_unseen() const noexcept { return inferred_ && caps_ == 0 && !compressed_; }
     static bool plausible_login(Bytes bytes) noexcept;
 
     // mysql_request.cpp: packets of the client.

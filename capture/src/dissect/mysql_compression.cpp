@@ -72,6 +72,15 @@ void MysqlDissector::start_compression() {
     if (compression_ == nullptr) compression_ = std::make_unique<Compression>();
 }
 
+// The client sends compressed packets, and the start of that was not seen: the server's borders are unknown.
+void MysqlDissector::compression_under_way() {
+    phase_ = Phase::command;
+    start_compression();
+    side(Direction::to_server).lost = false;
+    lose(Direction::to_client);
+    compression_->sides[static_cast<unsigned>(Direction::to_client)].lost = true;
+}
+
 // Reads outer packets from `base` on; returns how much of `bytes` (counted from 0) is done with.
 std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, std::uint64_t base,
                                             Recorder& recorder) {

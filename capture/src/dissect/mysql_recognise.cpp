@@ -87,6 +87,13 @@ bool MysqlDissector::plausible_compressed(Bytes bytes) noexcept {
     return zlib || zstd;
 }
 
+// The header of a compressed packet and no more: stored, or longer than its data.
+bool MysqlDissector::compressed_header(Bytes bytes) noexcept {
+    if (bytes.size() != kCompressedHeader || bytes[3] != 0 || load_le24(bytes.data()) <= kHeader) return false;
+    const std::uint32_t uncompressed = load_le24(bytes.data() + 4);
+    return uncompressed == 0 || uncompressed > load_le24(bytes.data());
+}
+
 // The client's answer to a greeting: HandshakeResponse41, or SSLRequest.
 bool MysqlDissector::plausible_login(Bytes bytes) noexcept {
     if (bytes.size() < kHeader + 32 || bytes[3] == 0 || bytes[3] > 2) return false;
