@@ -82,6 +82,13 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     open.push(request);
 }
 
+bool Recorder::acknowledges_answer(std::uint64_t at) const noexcept {
+    const std::uint64_t ack = ack_of_byte(window_.base + at);
+    const RequestQueue& open = exchange_->requests;
+    return ack == exchange_->at(opposite(window_.direction)).delivered &&
+           (open.empty() || ack > open.back().peer_ack);
+}
+
 // The first response after lost or unreadable bytes, at `offset`: drops the requests whose answers were among them.
 void Recorder::close_before(std::uint64_t offset, std::uint64_t ack) {
     RequestQueue& open = exchange_->requests;

@@ -130,6 +130,11 @@ public:
     void borders_kept() noexcept { window_.borders_kept = true; }
     // on_end only: the stream ended by RST, eviction or the end of the capture, not by FIN.
     bool aborted() const noexcept { return window_.aborted; }
+    // The byte at `at` came with an acknowledgement of all that was delivered of the other direction, and of more than the
+    // newest request acknowledges: its sender has read an answer that was not there then.
+    bool acknowledges_answer(std::uint64_t at) const noexcept;
+    // After a loss between several requests on the way: front_tag() is an estimate.
+    bool pairing_in_doubt() const noexcept { return exchange_->doubt != nullptr; }
     // True when the last request begun came while an older one was still open and no loss explains it.
     bool pipelined() const noexcept { return exchange_->pipelined; }
 

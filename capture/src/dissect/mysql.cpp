@@ -144,7 +144,7 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
         const bool greets = direction == Direction::to_client && bytes[3] == 0 &&
                             (bytes[kHeader] == 0x0A || bytes[kHeader] == 0x09 || bytes[kHeader] == 0xFF);
         if (!greets) {
-            s.lost = true;
+            s.lost = uncertain_ = true;
             recorder.remainder(direction, "mysql.before_first_command");
         }
     }
@@ -291,7 +291,12 @@ void MysqlDissector::lose(Direction direction) {
     s.skip = s.left = s.partial = 0;
     s.due = kNoMessage;
     s.continues = s.begun = false;
+    uncertain_ = true;
     if (direction == Direction::to_client) command_since_loss_ = false;
+    // A PREPARE may be among the lost bytes, or the answer that says whether one succeeded.
+    if (last_prepared_ != StatementTable::kNone &&
+        (direction == Direction::to_server || !statements_.at(last_prepared_).bound))
+        last_prepared_ = StatementTable::kNone;
 }
 
 // A packet of known length of which a part was lost: the state behind it, if that can be told.

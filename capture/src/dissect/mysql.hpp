@@ -129,6 +129,7 @@ private:
     bool starts_command(std::uint8_t seq) const noexcept;
     std::size_t wanted_of_client(std::uint32_t length, std::uint8_t seq, Bytes payload) const noexcept;
     void begin_command(std::uint8_t command, std::uint64_t at, Recorder& recorder);
+    void end_answer(Recorder& recorder);
     void begin_login(std::uint64_t at, Recorder& recorder);
     void client_packet(std::uint32_t length, std::uint8_t seq, Bytes payload, std::uint64_t at,
                        Recorder& recorder);
@@ -169,6 +170,7 @@ private:
     Answer answer_ = Answer::first;
     Known deprecate_eof_ = Known::unknown;
     bool inferred_ = false;  // the login was not seen
+    bool uncertain_ = false;  // ... or bytes were lost: the grammar of an answer may be mistaken
     bool mariadb_ = false;
     bool compressed_ = false;
     bool turns_to_tls_ = false;        // an SSLRequest was just read

@@ -89,6 +89,7 @@ std::size_t MysqlDissector::wanted_of_client(std::uint32_t length, std::uint8_t 
 void MysqlDissector::begin_command(std::uint8_t command, std::uint64_t at, Recorder& recorder) {
     if (phase_ == Phase::auth) phase_ = Phase::command;  // the end of the login was not seen
     command_since_loss_ = true;
+    if (answer_row_ != kNoMessage && uncertain_ && recorder.acknowledges_answer(at)) end_answer(recorder);
     const bool ack = phase_ == Phase::replication && command == kSemiSyncAck;
     const bool one_way = is_one_way(command) || ack;
     if (one_way) {
@@ -115,6 +116,16 @@ void MysqlDissector::begin_command(std::uint8_t command, std::uint64_t at, Recor
         phase_ = Phase::replication;
         recorder.count("mysql.replication_stream");
     }
+}
+
+// The client went on: the answer that is being read is over, whatever its grammar says after a loss.
+void MysqlDissector::end_answer(Recorder& recorder) {
+    recorder.count("mysql.answer_ended_by_next_command");
+    recorder.end(answer_row_, 0);
+    answer_row_ = kNoMessage;
+    answer_ = Answer::first;
+    Side& s = side(Direction::to_client);
+    if (s.skip > 0 || s.left > 0) lose(Direction::to_client);
 }
 
 void MysqlDissector::client_packet(std::uint32_t length, std::uint8_t seq, Bytes payload, std::uint64_t at,

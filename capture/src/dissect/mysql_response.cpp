@@ -293,7 +293,8 @@ bool MysqlDissector::prepare_ok(std::uint32_t length, Bytes payload, Recorder& r
         return true;
     }
     recorder.set_status(answer_row_, 0);
-    if (Statement* statement = answered_statement(); statement != nullptr) {
+    // With the pairing in doubt this may be the answer to another PREPARE: better no text than a wrong one.
+    if (Statement* statement = answered_statement(); statement != nullptr && !recorder.pairing_in_doubt()) {
         const std::int32_t slot = inflight_[(answer_tag_ >> 8) % inflight_.size()].slot;
         statement->params = params;
         statements_.bind(slot, id);
