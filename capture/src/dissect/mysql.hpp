@@ -169,7 +169,7 @@ private:
     Phase phase_ = Phase::start;
     Answer answer_ = Answer::first;
     Known deprecate_eof_ = Known::unknown;
-    bool inferred_ = false;  // the login was not seen
+    bool inferred_ = false;   // the login was not seen
     bool uncertain_ = false;  // ... or bytes were lost: the grammar of an answer may be mistaken
     bool mariadb_ = false;
     bool compressed_ = false;

@@ -89,7 +89,8 @@ bool MysqlDissector::plausible_compressed(Bytes bytes) noexcept {
 
 // The header of a compressed packet and no more: stored, or longer than its data.
 bool MysqlDissector::compressed_header(Bytes bytes) noexcept {
-    if (bytes.size() != kCompressedHeader || bytes[3] != 0 || load_le24(bytes.data()) <= kHeader) return false;
+    if (bytes.size() != kCompressedHeader || bytes[3] != 0 || load_le24(bytes.data()) <= kHeader)
+        return false;
     const std::uint32_t uncompressed = load_le24(bytes.data() + 4);
     return uncompressed == 0 || uncompressed > load_le24(bytes.data());
 }
