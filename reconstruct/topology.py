@@ -21,6 +21,10 @@ CONTAINED = 0.8
 SLACK_NS = 50_000
 _DATABASES = (Protocol.MYSQL, Protocol.POSTGRES)
 
+ANSWERS_EARLY = (Protocol.CJDBC,)
+"""Protocols of nodes that may answer before the calls they made are done: a C-JDBC controller sends a write to all
+of its databases, and answers when the first (or a majority) of them has, if it is told to."""
+
 
 @dataclass
 class Topology:
@@ -115,6 +119,10 @@ class _Nesting:
         depart = calls["depart_ns"]
         self._depart = np.where(depart < 0, calls["request_end_ns"], depart)
         self._rows = {int(n): np.flatnonzero(server_node == n) for n in np.unique(server_node)}
+        self._early = {
+            node: bool(np.isin(calls["protocol"][rows], ANSWERS_EARLY).all())
+            for node, rows in self._rows.items()
+        }
 
     def maker(self, rows: NDArray[np.int64], nodes: list[int]) -> int | None:
         """Node whose calls contain most of the calls `rows`; among equals the one that fits most tightly."""
@@ -134,7 +142,8 @@ class _Nesting:
     def _tightest(self, row: int, node: int) -> int | None:
         """Stay in ns of the shortest call at `node` that contains call `row`; None when there is none."""
         rows = self._rows[node]
-        begin, end = self._arrive[row], self._depart[row]
+        begin = self._arrive[row]
+        end = begin if self._early[node] else self._depart[row]
         last = np.searchsorted(self._arrive[rows], begin + SLACK_NS, side="right")
         near = rows[max(0, last - 500) : last]
         near = near[(self._depart[near] + SLACK_NS >= end) & (near != row)]

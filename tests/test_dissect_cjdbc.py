@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import struct
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from capture_packets import CLIENT, SERVER, Dialogue, Packet, message_rows, read_pcap, unaccounted, write_pcap
+from cjdbc_messages import CJDBC_PCAPS, speak
 
 from tapscope import capture
 from tapscope.store.codes import ID_LIKE, MessageFlag, MessageKind, Protocol, TokenKind
 
-FOLDER = Path(__file__).resolve().parent.parent / "pcaps" / "cjdbc"
-PCAP = FOLDER / "cjdbc_every_command.pcap"
+PCAP = CJDBC_PCAPS / "cjdbc_every_command.pcap"
 SALT = b"sixteen bytes ok"
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cjdbc_dialogue", FOLDER / "cjdbc_dialogue.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-speak = load()
 
 
 def read(path: Path, packets: list[Packet], **options: Any) -> capture.CaptureTables:
@@ -342,7 +326,7 @@ def test_object_streams_of_version_1_are_framed_by_turns(tmp_path: Path) -> None
 
 def test_sequoia_is_framed_by_its_markers_and_flagged_inferred(tmp_path: Path) -> None:
     turns = list(speak.sequoia())
-    tables = capture.read_files([FOLDER / "sequoia.pcap"], salt=SALT)
+    tables = capture.read_files([CJDBC_PCAPS / "sequoia.pcap"], salt=SALT)
     assert unaccounted(tables) == []
     assert [row[0] for row in commands(tables)] == [turn.name for turn in turns]
     assert (tables.messages["flags"] == MessageFlag.INFERRED).all()
@@ -350,5 +334,5 @@ def test_sequoia_is_framed_by_its_markers_and_flagged_inferred(tmp_path: Path) -
     assert [hash_ for _, hash_ in tokens(tables, 4, TokenKind.NUMBER)] == [
         hash_ for _, hash_ in tokens(tables, 6, TokenKind.NUMBER)
     ]
-    joined = read(tmp_path, read_pcap(FOLDER / "sequoia.pcap")[9:])
+    joined = read(tmp_path, read_pcap(CJDBC_PCAPS / "sequoia.pcap")[9:])
     assert [row[0] for row in commands(joined)] == [turn.name for turn in turns[2:]]

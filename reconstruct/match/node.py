@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.reconstruct import _kernel
+from tapscope.reconstruct.topology import ANSWERS_EARLY
 from tapscope.store.codes import ID_LIKE, EvidenceMode, TokenKind
 from tapscope.store.tables import Table
 
@@ -79,6 +80,9 @@ def match_node(
     child_depart = calls["depart_ns"][children]
     answered_child = child_depart >= 0
     asked = calls["request_end_ns"][children]
+    # Where the parent may answer first, a child need only begin while the parent is there.
+    early = len(parents) > 0 and bool(np.isin(calls["protocol"][parents], ANSWERS_EARLY).all())
+    answer_due = calls["arrive_ns" if early else "response_begin_ns"][children]
     child_class = np.stack(
         [calls["server_node"][children], calls["class_id"][children], calls["protocol"][children]]
     )
@@ -97,7 +101,7 @@ def match_node(
             "cls": _classes(child_class),
             "conn": _dense(calls["conn"][children]),
             "begin": calls["arrive_ns"][children] - base,
-            "response_begin": np.where(answered_child, calls["response_begin_ns"][children], asked) - base,
+            "response_begin": np.where(answered_child, answer_due, asked) - base,
             "end": np.where(answered_child, child_depart, asked) - base,
             **tokens.of(calls["request"][children]),
         },
