@@ -1,7 +1,7 @@
 """A C-JDBC 2.0 driver and controller, as bytes: every command and every form of answer.
 
 C-JDBC's original programs are in no package registry, so this speaks their protocol from its description
-(docs/protocols.md, "C-JDBC"). Run it to make the captures beside it; tests take messages from here.
+(docs/protocols/cjdbc.md). Run it to make the captures beside it; tests take messages from here.
 
     python3 cjdbc_dialogue.py            # writes cjdbc_every_command.pcap and sequoia.pcap
 """

@@ -1,5 +1,5 @@
 // C-JDBC 2.0 between driver and controller: codes, layouts and tags. The protocol has no published description; this is
-// what C-JDBC 2.0.2 was seen to send (docs/protocols.md, "C-JDBC").
+// what C-JDBC 2.0.2 was seen to send (docs/protocols/cjdbc.md).
 //
 //   login      int version (20) | STR database | STR user | STR password        answer: bool | bool, STR filter or STR reason
 //   command    int code | arguments                                             answer: STR "OK" | value
