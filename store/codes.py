@@ -31,6 +31,7 @@ DISSECTED = (
     Protocol.POSTGRES,
     Protocol.MYSQL,
 )
+DISSECTED = (Protocol.HTTP2, Protocol.HTTP, Protocol.AJP, Protocol.CJDBC, Protocol.MYSQL)
 """Protocols whose messages the engine reads; the ones that a port map may name."""
 
 

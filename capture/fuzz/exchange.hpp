@@ -51,8 +51,11 @@ inline void play(Protocol protocol, const std::uint8_t* data, std::size_t size) 
     for (std::size_t i = 0; i < messages.size; ++i) {
         const auto request = messages.request[i];
         if (request >= static_cast<std::int64_t>(i)) std::abort();
-        if (request >= 0 && messages.direction[static_cast<std::size_t>(request)] == messages.direction[i])
-            std::abort();
+        if (request < 0) continue;
+        const auto asked = static_cast<std::size_t>(request);
+        // A server's promise of a push is answered by the server itself.
+        const bool promise = messages.kind[asked] == static_cast<std::uint8_t>(MessageKind::one_way);
+        if (messages.direction[asked] == messages.direction[i] && !promise) std::abort();
     }
 }
 

@@ -20,24 +20,21 @@ std::uint64_t Recorder::ack_of_byte(std::uint64_t offset) const noexcept {
         ->ack;
 }
 
-MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t at, std::uint32_t tag) {
-    MessageSide& side = exchange_->at(direction);
-    std::uint64_t offset = window_.base + at;
-    if (!side.ended) [[unlikely]]
-        close_current(side, offset);
-    if (side.due) [[unlikely]] {  // the end was announced too far ahead: it is here
-        write(messages.wire_bytes, MessageColumn::wire_bytes, side.current, offset - side.current_begin);
+// Makes way at `offset` for what comes next: the current message ends here at the latest.
+void Recorder::leave_current(MessageSide& side, std::uint64_t offset) {
+    if (!side.ended) close_current(side, offset);
+    if (side.due) {  // the end was announced too far ahead: it is here
+        write(messages.wire_bytes, MessageColumn::wire_bytes, side.current,
+              side.current_before + offset - side.current_begin);
         side.due = false;
         side.covered = offset;
     }
-    offset = std::max(offset, side.covered);
-    if (offset > side.covered) {
-        outside_bytes(side, offset);
-        side.remainder = nullptr;
-    }
+}
 
+// A row with what is known of every message, that begins at `offset`.
+std::size_t Recorder::append_row(MessageSide& side, Direction direction, MessageKind kind,
+                                 std::uint64_t offset) {
     const std::size_t row = messages.append();
-    const MessageRef ref = first_message + row;
     messages.conn[row] = exchange_->conn;
     messages.direction[row] = static_cast<std::uint8_t>(direction);
     messages.protocol[row] = static_cast<std::uint8_t>(exchange_->protocol);
@@ -51,14 +48,31 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     messages.tcp_seq[row] = side.base_seq + static_cast<std::uint32_t>(offset);
     messages.flags[row] = side.after_gap ? message_flag::resynchronised : 0;
     messages.request[row] = -1;
-    const bool first_after_loss = side.after_gap || side.loss_unnoted;
     side.after_gap = false;
+    return row;
+}
+
+MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t at, std::uint32_t tag) {
+    MessageSide& side = exchange_->at(direction);
+    std::uint64_t offset = window_.base + at;
+    if (!side.ended || side.due) [[unlikely]]
+        leave_current(side, offset);
+    offset = std::max(offset, side.covered);
+    if (offset > side.covered) {
+        outside_bytes(side, offset);
+        side.remainder = nullptr;
+    }
+
+    const bool first_after_loss = side.after_gap || side.loss_unnoted;
     // Only requests and responses count where it is asked which of them may be missing.
     side.loss_unnoted = first_after_loss && kind != MessageKind::request && kind != MessageKind::response;
+    const std::size_t row = append_row(side, direction, kind, offset);
+    const MessageRef ref = first_message + row;
     side.before = side.current;
     side.before_begin = side.current_begin;
     side.current = ref;
     side.current_begin = offset;
+    side.current_before = 0;
     side.current_kind = kind;
     side.current_answers = -1;
     side.current_truncated = false;
@@ -206,7 +220,8 @@ void Recorder::stream_ended(Direction direction, std::uint64_t end) {
     if (!side.ended) close_current(side, end);
     if (side.due) {  // cut inside a part that was skipped by counting
         add_flags(side.current, message_flag::unfinished);
-        write(messages.wire_bytes, MessageColumn::wire_bytes, side.current, end - side.current_begin);
+        write(messages.wire_bytes, MessageColumn::wire_bytes, side.current,
+              side.current_before + end - side.current_begin);
         write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
         side.due = false;
         side.current_end = side.covered = end;

@@ -138,6 +138,20 @@ public:
     // True when the last request begun came while an older one was still open and no loss explains it.
     bool pipelined() const noexcept { return exchange_->pipelined; }
 
+    // --- for dissectors whose messages interleave on one connection (record_interleaved.cpp) ------------------------
+    // A message is the sum of its pieces; which one answers which is the dissector's knowledge, not order. All of it is
+    // about the direction that is being parsed, and on_gap may use it too (`at` 0 = the first missing byte).
+
+    // A message begins at `at` and gets its bytes by pieces. `request`: what it answers.
+    Interleaved begin_stream(MessageKind kind, std::uint64_t at, MessageRef request = kNoMessage);
+    // [at_begin, at_end) belongs to the message; the end may lie beyond the bytes given (they are skipped by counting).
+    // What was given to a message before is not counted again. The message ends, so far, with this piece.
+    void piece(Interleaved& message, std::uint64_t at_begin, std::uint64_t at_end);
+    // Bytes before `at` that are in no message have the name that was set last; the ones behind it are `name`.
+    void remainder_from(std::uint64_t at, const char* name);
+    // The oldest request that was begun by `begin` and has no answer; it is taken off the queue. kNoMessage: none.
+    MessageRef take_request() noexcept;
+
     // --- for the driver -------------------------------------------------------------------------------------------
     void attach(Exchange& exchange) noexcept { exchange_ = &exchange; }
     Exchange& attached() noexcept { return *exchange_; }
@@ -197,6 +211,8 @@ private:
     void open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag, bool after_loss);
     void close_before(std::uint64_t offset, std::uint64_t ack);
     std::uint64_t packets_lost() const noexcept;
+    std::size_t append_row(MessageSide& side, Direction direction, MessageKind kind, std::uint64_t offset);
+    void leave_current(MessageSide& side, std::uint64_t offset);
     void drop_answer_lost();
     void close_unanswered();
     // pairing_doubt.cpp

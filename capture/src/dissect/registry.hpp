@@ -11,6 +11,7 @@
 #include "dissect/cjdbc.hpp"
 #include "dissect/dissector.hpp"
 #include "dissect/http.hpp"
+#include "dissect/http2.hpp"
 #include "dissect/mysql.hpp"
 #include "dissect/postgres.hpp"
 #include "dissect/tls.hpp"
@@ -29,6 +30,8 @@ using AnyDissector = std::variant<
     PostgresDissector,
     MysqlDissector>;
 // clang-format on
+using AnyDissector =
+    std::variant<std::monostate, Http2Dissector, HttpDissector, AjpDissector, CjdbcDissector, MysqlDissector>;
 
 struct Probed {
     Probe answer = Probe::no;
