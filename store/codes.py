@@ -25,13 +25,13 @@ class Protocol(IntEnum):
 
 DISSECTED = (
     Protocol.TLS,
+    Protocol.HTTP2,
     Protocol.HTTP,
     Protocol.AJP,
     Protocol.CJDBC,
     Protocol.POSTGRES,
     Protocol.MYSQL,
 )
-DISSECTED = (Protocol.HTTP2, Protocol.HTTP, Protocol.AJP, Protocol.CJDBC, Protocol.MYSQL)
 """Protocols whose messages the engine reads; the ones that a port map may name."""
 
 

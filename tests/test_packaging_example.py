@@ -65,7 +65,10 @@ def test_the_walked_example_works(tmp_path: Path) -> None:
         objects.append(str(object_file))
     program = tmp_path / "test_memcached"
     linked = subprocess.run(
-        [compiler, *objects, "-lz", "-lzstd", "-lnghttp2", "-o", str(program)], capture_output=True, text=True, check=False
+        [compiler, *objects, "-lz", "-lzstd", "-lnghttp2", "-lssl", "-lcrypto", "-o", str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert linked.returncode == 0, linked.stderr
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False)

@@ -32,7 +32,8 @@ void Recorder::piece(Interleaved& message, std::uint64_t at_begin, std::uint64_t
         side.before = side.current;
         side.before_begin = side.current_begin;
         side.current = message.ref;
-        side.current_kind = MessageKind::one_way;  // whatever it is, it takes nothing off the queue of requests
+        side.current_kind =
+            MessageKind::one_way;  // whatever it is, it takes nothing off the queue of requests
         side.current_answers = -1;
     }
     side.current_truncated = false;

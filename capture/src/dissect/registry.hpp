@@ -24,14 +24,13 @@ namespace tapscope {
 using AnyDissector = std::variant<
     std::monostate,
     TlsDissector,
+    Http2Dissector,
     HttpDissector,
     AjpDissector,
     CjdbcDissector,
     PostgresDissector,
     MysqlDissector>;
 // clang-format on
-using AnyDissector =
-    std::variant<std::monostate, Http2Dissector, HttpDissector, AjpDissector, CjdbcDissector, MysqlDissector>;
 
 struct Probed {
     Probe answer = Probe::no;
