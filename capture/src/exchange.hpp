@@ -23,37 +23,54 @@ struct OpenRequest {
     bool after_loss;         // lost bytes before it may have held more requests
 };
 
-// FIFO of requests without a final response. One allocation per connection, reused.
+// FIFO of requests without a final response. Most connections have one at a time: it stands in place, further ones in
+// a vector that is made when it is first needed.
 class RequestQueue {
 public:
     static constexpr std::size_t kMaxOpen = 4096;
-    bool empty() const noexcept { return head_ == items_.size(); }
-    std::size_t size() const noexcept { return items_.size() - head_; }
-    const OpenRequest& front() const noexcept { return items_[head_]; }
-    const OpenRequest& back() const noexcept { return items_.back(); }
-    OpenRequest& back() noexcept { return items_.back(); }
-    const OpenRequest& at(std::size_t i) const noexcept { return items_[head_ + i]; }
+    bool empty() const noexcept { return size_ == 0; }
+    std::size_t size() const noexcept { return size_; }
+    const OpenRequest& front() const noexcept { return first_; }
+    const OpenRequest& back() const noexcept { return size_ == 1 ? first_ : more_->items.back(); }
+    OpenRequest& back() noexcept { return size_ == 1 ? first_ : more_->items.back(); }
+    const OpenRequest& at(std::size_t i) const noexcept {
+        return i == 0 ? first_ : more_->items[more_->head + i - 1];
+    }
     void pop() noexcept {
-        if (++head_ == items_.size()) {
-            items_.clear();
-            head_ = 0;
-        }
+        if (--size_ == 0) return;
+        first_ = more_->items[more_->head];
+        if (++more_->head == more_->items.size()) more_->clear();
     }
     void clear() noexcept {
-        items_.clear();
-        head_ = 0;
+        size_ = 0;
+        if (more_) more_->clear();
     }
     void push(const OpenRequest& request) {
-        if (head_ > 64 && head_ * 2 > items_.size()) {
-            items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(head_));
-            head_ = 0;
+        if (size_++ == 0) {
+            first_ = request;
+            return;
         }
-        items_.push_back(request);
+        if (!more_) more_ = std::make_unique<More>();
+        auto& [items, head] = *more_;
+        if (head > 64 && head * 2 > items.size()) {
+            items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(head));
+            head = 0;
+        }
+        items.push_back(request);
     }
 
 private:
-    std::vector<OpenRequest> items_;
-    std::size_t head_ = 0;
+    struct More {
+        std::vector<OpenRequest> items;
+        std::size_t head = 0;
+        void clear() noexcept {
+            items.clear();
+            head = 0;
+        }
+    };
+    OpenRequest first_{};
+    std::uint32_t size_ = 0;
+    std::unique_ptr<More> more_;
 };
 
 // One direction. Invariant: every byte before `covered` is in a message or counted in `outside`; `covered` never

@@ -20,24 +20,23 @@ void Conversation::feed(Direction direction, Half& half, MessageSide& side, Byte
     if (dissector_.index() == 0) [[unlikely]]
         if (!identify(direction, half, bytes, end, time_ns, ack)) return;
     Window& window = recorder_.window();
-    if (half.kept.empty()) [[likely]] {
+    if (!half.keeps()) [[likely]] {
         const std::uint64_t base = end - bytes.size();
         window = {direction, base,    base, end,
                   {},        time_ns, ack,  base == side.delivered ? side.last_ns : time_ns};
         parse_all(direction, half, bytes);
         return;
     }
-    half.kept.insert(half.kept.end(), bytes.begin(), bytes.end());
-    half.marks.push_back({end, time_ns, ack});
+    half.keep_more(bytes, {end, time_ns, ack});
     parse_kept(direction, half);
 }
 
 void Conversation::parse_kept(Direction direction, Half& half) {
-    const Mark last = half.marks.back();
-    const std::uint64_t base = last.end - half.kept.size();
-    recorder_.window() = {direction,  base,         base,     last.end,
-                          half.marks, last.time_ns, last.ack, half.before_ns};
-    parse_all(direction, half, half.kept);
+    const auto& [kept, marks, before_ns] = *half.pending;
+    const Mark last = marks.back();
+    const std::uint64_t base = last.end - kept.size();
+    recorder_.window() = {direction, base, base, last.end, marks, last.time_ns, last.ack, before_ns};
+    parse_all(direction, half, kept);
 }
 
 void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
@@ -49,9 +48,9 @@ void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
         bytes = parse_some(direction, half, bytes, last);
     }
     keep(direction, half, bytes);
-    if (dissector_.index() == 0 && !half.kept.empty()) [[unlikely]] {
+    if (dissector_.index() == 0 && half.keeps()) [[unlikely]] {
         // The new protocol is to be found from content, and this may be its start.
-        const Probed probed = probe_all(half.kept, direction);
+        const Probed probed = probe_all(half.pending->kept, direction);
         if (probed.answer == Probe::yes && switch_to(probed.protocol)) parse_kept(direction, half);
     }
 }
@@ -115,39 +114,38 @@ bool Conversation::switch_to(Protocol next) {
     return false;
 }
 
-// `rest` is the end of the bytes that the window spans; it lies in `half.kept` when that is not empty.
+// `rest` is the end of the bytes that the window spans; it lies in half.pending when that is not empty.
 void Conversation::keep(Direction, Half& half, Bytes rest) {
     const Window& window = recorder_.window();
     if (rest.empty()) {
-        if (!half.kept.empty()) drop_kept(half);
+        if (half.keeps()) drop_kept(half);
         return;
     }
-    if (half.kept.empty()) {
-        half.before_ns = window.end - rest.size() == window.first ? window.before_ns : window.time_ns;
-        half.kept.assign(rest.begin(), rest.end());
-        half.marks.assign(1, {window.end, window.time_ns, window.ack});
+    if (!half.keeps()) {
+        const bool all = window.end - rest.size() == window.first;
+        half.start_keeping(rest, all ? window.before_ns : window.time_ns,
+                           {window.end, window.time_ns, window.ack});
         return;
     }
-    const std::size_t used = half.kept.size() - rest.size();
+    auto& [kept, marks, before_ns] = *half.pending;
+    const std::size_t used = kept.size() - rest.size();
     if (used == 0) return;
     const std::uint64_t begin = window.end - rest.size();
-    auto first = std::upper_bound(half.marks.begin(), half.marks.end(), begin,
+    auto first = std::upper_bound(marks.begin(), marks.end(), begin,
                                   [](std::uint64_t value, const Mark& mark) { return value < mark.end; });
     const auto before =
-        std::upper_bound(half.marks.begin(), half.marks.end(), begin - 1,
+        std::upper_bound(marks.begin(), marks.end(), begin - 1,
                          [](std::uint64_t value, const Mark& mark) { return value < mark.end; });
-    half.before_ns = before->time_ns;
-    half.marks.erase(half.marks.begin(), first);
-    half.kept.erase(half.kept.begin(), half.kept.begin() + static_cast<std::ptrdiff_t>(used));
+    before_ns = before->time_ns;
+    marks.erase(marks.begin(), first);
+    kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(used));
 }
 
 void Conversation::drop_kept(Half& half) noexcept {
-    if (half.kept.capacity() > 64 * 1024) {
-        half.kept = {};
-        half.marks = {};
-    }
-    half.kept.clear();
-    half.marks.clear();
+    if (half.pending == nullptr) return;
+    if (half.pending->kept.capacity() > kMaxIdleRoom) return half.pending.reset();
+    half.pending->kept.clear();
+    half.pending->marks.clear();
 }
 
 // Finds the protocol from the start of a stream or, joined midstream, of a segment. Returns true when `bytes` can be
@@ -155,19 +153,18 @@ void Conversation::drop_kept(Half& half) noexcept {
 bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::uint64_t end,
                             std::int64_t time_ns, std::uint64_t ack) {
     if (half.probes > kMaxProbes) return false;
-    const bool at_start = end == half.kept.size() + bytes.size();
-    bool joined = !half.kept.empty();
+    const bool at_start = end == half.kept_size() + bytes.size();
+    bool joined = half.keeps();
     if (joined) {
-        half.kept.insert(half.kept.end(), bytes.begin(), bytes.end());
-        half.marks.push_back({end, time_ns, ack});
+        half.keep_more(bytes, {end, time_ns, ack});
     }
     if (at_start && direction == Direction::to_server) {
         if (!take_proxy_header(half, bytes, joined, end, time_ns, ack)) return false;
-        joined = !half.kept.empty();
+        joined = half.keeps();
     }
     if (fixed_ != Protocol::unknown) return settle(fixed_, direction, half, !joined);
     ++half.probes;
-    Probed probed = probe_all(joined ? Bytes(half.kept) : bytes, direction);
+    Probed probed = probe_all(joined ? Bytes(half.pending->kept) : bytes, direction);
     bool alone = !joined;
     if (joined && probed.answer == Probe::no) {
         // What was kept was no start (a keep-alive byte, the end of something): this segment may be one.
@@ -175,11 +172,9 @@ bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::
         alone = true;
         probed = probe_all(bytes, direction);
     }
-    if (probed.answer == Probe::need_more && half.kept.size() + bytes.size() < kMaxUndecided) {
+    if (probed.answer == Probe::need_more && half.kept_size() + bytes.size() < kMaxUndecided) {
         if (alone) {
-            half.before_ns = exchange_.at(direction).last_ns;
-            half.kept.assign(bytes.begin(), bytes.end());
-            half.marks.assign(1, {end, time_ns, ack});
+            half.start_keeping(bytes, exchange_.at(direction).last_ns, {end, time_ns, ack});
         }
         return false;
     }
@@ -190,13 +185,13 @@ bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::
     return settle(probed.protocol, direction, half, alone);
 }
 
-// The protocol is known. `alone`: the bytes at hand are not in half.kept; true is returned when they can be parsed now.
+// The protocol is known. `alone`: the bytes at hand are not in half.pending; true is returned when they can be parsed now.
 bool Conversation::settle(Protocol protocol, Direction direction, Half& half, bool alone) {
     emplace_dissector(dissector_, protocol);
     exchange_.protocol = protocol;
     fixed_ = Protocol::unknown;
     Half& other = halves_[static_cast<unsigned>(opposite(direction))];
-    if (!other.kept.empty()) parse_kept(opposite(direction), other);
+    if (other.keeps()) parse_kept(opposite(direction), other);
     if (alone) return true;
     parse_kept(direction, half);
     return false;
@@ -205,13 +200,11 @@ bool Conversation::settle(Protocol protocol, Direction direction, Half& half, bo
 // Takes a PROXY header off the start of the stream to the server. False when nothing is left to look at for now.
 bool Conversation::take_proxy_header(Half& half, Bytes& bytes, bool joined, std::uint64_t end,
                                      std::int64_t time_ns, std::uint64_t ack) {
-    const ProxyHeader header = read_proxy_header(joined ? Bytes(half.kept) : bytes);
+    const ProxyHeader header = read_proxy_header(joined ? Bytes(half.pending->kept) : bytes);
     if (header.answer == Probe::no) return true;
     if (header.answer == Probe::need_more) {
         if (!joined) {
-            half.before_ns = -1;
-            half.kept.assign(bytes.begin(), bytes.end());
-            half.marks.assign(1, {end, time_ns, ack});
+            half.start_keeping(bytes, -1, {end, time_ns, ack});
         }
         return false;
     }
@@ -228,10 +221,11 @@ bool Conversation::take_proxy_header(Half& half, Bytes& bytes, bool joined, std:
         bytes = bytes.subspan(header.size);
         return !bytes.empty();
     }
-    half.kept.erase(half.kept.begin(), half.kept.begin() + static_cast<std::ptrdiff_t>(header.size));
-    std::erase_if(half.marks, [&](const Mark& mark) { return mark.end <= header.size; });
-    half.before_ns = time_ns;
-    return !half.kept.empty();
+    auto& [kept, marks, before_ns] = *half.pending;
+    kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(header.size));
+    std::erase_if(marks, [&](const Mark& mark) { return mark.end <= header.size; });
+    before_ns = time_ns;
+    return !kept.empty();
 }
 
 void Conversation::gap(Direction direction, std::uint64_t missing) {
@@ -255,7 +249,7 @@ void Conversation::gap(Direction direction, std::uint64_t missing) {
                 dissector.on_gap(direction, missing, recorder_);
         },
         dissector_);
-    if (!half.kept.empty()) drop_kept(half);
+    if (half.keeps()) drop_kept(half);
     recorder_.gap(direction, begin, begin + missing, !window.borders_kept);
 }
 
@@ -272,7 +266,7 @@ void Conversation::end(Direction direction, std::int64_t time_ns, bool aborted) 
                 dissector.on_end(direction, recorder_);
         },
         dissector_);
-    if (!half.kept.empty()) {
+    if (half.keeps()) {
         if (side.remainder == nullptr) recorder_.remainder(direction, "cut_by_end_of_stream");
         drop_kept(half);
     }

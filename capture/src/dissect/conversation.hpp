@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "dissect/registry.hpp"
@@ -54,13 +55,31 @@ public:
 private:
     static constexpr std::uint32_t kMaxProbes = 256;  // segments looked at before a direction is given up
     static constexpr std::size_t kMaxUndecided = 16 * 1024;
+    static constexpr std::size_t kMaxIdleRoom = 4096;  // of Pending when it is empty
 
+    // Bytes that must come again, at most kMaxPending, and the segments they came in.
+    struct Pending {
+        std::vector<std::uint8_t> kept;
+        std::vector<Mark> marks;
+        std::int64_t before_ns = -1;  // packet of the byte before `kept`
+    };
     struct Half {
-        std::uint64_t skip = 0;          // bytes still to be skipped by counting
-        std::vector<std::uint8_t> kept;  // bytes that must come again, at most kMaxPending
-        std::vector<Mark> marks;         // the segments they came in
-        std::int64_t before_ns = -1;     // packet of the byte before `kept`
+        std::uint64_t skip = 0;            // bytes still to be skipped by counting
+        std::unique_ptr<Pending> pending;  // from the first time that bytes were kept on
         std::uint32_t probes = 0;
+
+        bool keeps() const noexcept { return pending != nullptr && !pending->kept.empty(); }
+        std::size_t kept_size() const noexcept { return pending != nullptr ? pending->kept.size() : 0; }
+        void start_keeping(Bytes bytes, std::int64_t before_ns, const Mark& mark) {
+            if (pending == nullptr) pending = std::make_unique<Pending>();
+            pending->kept.assign(bytes.begin(), bytes.end());
+            pending->marks.assign(1, mark);
+            pending->before_ns = before_ns;
+        }
+        void keep_more(Bytes bytes, const Mark& mark) {
+            pending->kept.insert(pending->kept.end(), bytes.begin(), bytes.end());
+            pending->marks.push_back(mark);
+        }
     };
 
     void feed(Direction direction, Half& half, MessageSide& side, Bytes bytes, std::uint64_t end,

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -19,10 +21,34 @@
 
 namespace tapscope {
 
+namespace detail {
+// A dissector with much state, on the heap, so that connections of other protocols do not pay for it.
+template <class D>
+class Boxed {
+public:
+    static constexpr Protocol protocol = D::protocol;
+    static Probe probe(Bytes bytes, Direction direction) noexcept { return D::probe(bytes, direction); }
+    Parsed parse(Direction direction, Bytes bytes, Recorder& recorder) {
+        return box_->parse(direction, bytes, recorder);
+    }
+    void on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
+        box_->on_gap(direction, missing, recorder);
+    }
+    void on_end(Direction direction, Recorder& recorder) { box_->on_end(direction, recorder); }
+
+private:
+    std::unique_ptr<D> box_ = std::make_unique<D>();
+};
+inline constexpr std::size_t kInPlace = 80;  // bytes of a dissector that every connection has room for
+template <class D>
+using Stored = std::conditional_t<sizeof(D) <= kInPlace, D, Boxed<D>>;
+template <class... D>
+using Dissectors = std::variant<std::monostate, Stored<D>...>;
+}  // namespace detail
+
 // Order matters only where two probes say yes: the more specific protocol first.
 // clang-format off
-using AnyDissector = std::variant<
-    std::monostate,
+using AnyDissector = detail::Dissectors<
     TlsDissector,
     Http2Dissector,
     HttpDissector,
