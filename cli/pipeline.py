@@ -38,6 +38,7 @@ class TraceOptions:
     keep_text: bool = False
     keep_evidence: bool = False
     tls_keylog: Path | None = None
+    reorder_window_ns: int = 10_000_000
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
@@ -48,6 +49,7 @@ class TraceOptions:
             "port_map": {str(port): protocol for port, protocol in self.port_map.items()},
             "keep_text": self.keep_text,
             "keep_evidence": self.keep_evidence,
+            "reorder_window_ns": self.reorder_window_ns,
         }
 
 
@@ -92,6 +94,7 @@ def trace(
                 keep_text=options.keep_text,
                 port_map=port_codes(options.port_map),
                 tls_keylog=options.tls_keylog,
+                limits={"reorder_window_ns": options.reorder_window_ns},
                 progress=_told(progress, "reading packets"),
             )
         done("read")

@@ -299,3 +299,105 @@ def test_the_same_bytes_behind_an_address_translator_are_another_connection(tmp_
     assert tables.counter("tcp.mirror_copy") == 0
     assert len(tables.connections["protocol"]) == 2
     assert len(tables.messages["conn"]) == 2 * 12
+
+
+# --- several captures, one direction ---
+
+
+def halves(packets: list[Packet]) -> tuple[list[Packet], list[Packet]]:
+    """What each of two taps sees that watch one direction each."""
+    asks = [packet for packet in packets if packet[1][36:38] == struct.pack("!H", 80)]
+    return asks, [packet for packet in packets if packet not in asks]
+
+
+def out_of_place(packets: list[Packet], rng: random.Random, most_ns: int) -> list[Packet]:
+    """Packets in the order in which queues of a network card give them up; their times stay."""
+    return sorted(packets, key=lambda packet: packet[0] + rng.randrange(most_ns))
+
+
+def test_two_taps_of_a_direction_each_give_the_messages_of_one(tmp_path: Path) -> None:
+    lans = [conversation(NUMBERED, seed, lose=False) for seed in range(4)]
+    whole: list[Packet] = []
+    for number, lan in enumerate(lans):
+        port = struct.pack("!H", 40_000 + number)
+        whole += [
+            (at + number * 977, frame.replace(struct.pack("!H", 40_000), port)) for at, frame in lan.packets
+        ]
+    whole.sort(key=lambda packet: packet[0])
+    one = message_rows(read(write_pcap(tmp_path / "a.pcap", whole)))
+    assert len(one) == 4 * 12
+    for seed in range(20):
+        rng = random.Random(seed)
+        paths = [
+            write_pcap(tmp_path / f"{name}.pcap", out_of_place(half, rng, 300_000))
+            for name, half in zip("bc", halves(whole), strict=True)
+        ]
+        tables = capture.read_files(paths, salt=SALT)
+        assert unaccounted(tables) == []
+        assert message_rows(tables) == one
+        assert tables.counter("source.late_packet") == 0
+        assert tables.counter("tcp.gap") == 0
+
+
+def test_two_taps_on_one_path_count_copies_between_them(tmp_path: Path) -> None:
+    lan = conversation(UNNUMBERED, 7, lose=False)
+    behind = [(at + 40_000, frame[:22] + bytes([63]) + frame[23:]) for at, frame in lan.packets]
+    paths = [write_pcap(tmp_path / "a.pcap", lan.packets), write_pcap(tmp_path / "b.pcap", behind)]
+    tables = capture.read_files(paths, salt=SALT)
+    assert message_rows(tables) == message_rows(read(paths[0]))
+    assert tables.counter("tcp.mirror_copy") == len(lan.packets)
+    assert tables.counter("tcp.retransmission") == 0
+
+
+def test_a_capture_out_of_order_beyond_the_window_is_counted(tmp_path: Path) -> None:
+    lan = conversation(NUMBERED, 2, lose=False)
+    moved = [*lan.packets[1:], lan.packets[0]]
+    path = write_pcap(tmp_path / "a.pcap", moved)
+    span = max(at for at, _ in moved) - lan.packets[0][0]
+    for window_ns, late in ((span - 1, 1), (span, 0)):
+        tables = capture.read_files([path], limits={"reorder_window_ns": window_ns})
+        assert tables.counter("source.late_packet") == late
+
+
+def test_a_packet_out_of_place_does_not_hold_up_its_capture(tmp_path: Path) -> None:
+    """A single packet is 9 ms early in its file; the other tap has hundreds of packets in that time."""
+    ask, answer = halves(conversation(NUMBERED, 1, lose=False).packets)
+    crowd = [
+        (START_NS + number * 1_000, ethernet(ipv4("10.7.0.1", "10.7.0.2", bytes(30), number % 65536, 17)))
+        for number in range(9_000)
+    ]
+    early = (START_NS + 9_000_000, crowd[0][1])
+    paths = [
+        write_pcap(tmp_path / "a.pcap", [ask[0], early, *ask[1:]]),
+        write_pcap(tmp_path / "b.pcap", sorted(answer + crowd, key=lambda packet: packet[0])),
+    ]
+    tables = capture.read_files(paths, salt=SALT)
+    assert tables.counter("tcp.gap") == 0
+    assert tables.counter("tcp.out_of_order") == 0
+    assert len(tables.messages["conn"]) == 12
+    without = capture.read_files(paths, salt=SALT, limits={"reorder_window_ns": 0})
+    assert without.counter("source.late_packet") > 0
+    assert (
+        without.counter("tcp.duplicate_ack")
+        + without.counter("tcp.out_of_order")
+        + without.counter("tcp.gap")
+        > 0
+    )
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_one_direction_alone_gives_its_messages_with_their_times(side: int, tmp_path: Path) -> None:
+    whole = conversation(NUMBERED, 5, lose=False).packets
+    both = read(write_pcap(tmp_path / "a.pcap", whole))
+    tables = read(write_pcap(tmp_path / "b.pcap", halves(whole)[side]))
+    mine = both.messages["direction"] == side
+    alone = tables.messages["direction"] == side
+    assert alone.sum() == 6
+    for name in ("begin_ns", "end_ns", "wire_bytes", "missing_bytes", "status", "tcp_seq", "kind"):
+        assert tables.messages[name][alone].tolist() == both.messages[name][mine].tolist(), name
+    assert (tables.messages["request"] == -1).all()
+    missing = ("missing_to_client", "missing_to_server")[side]
+    lost = int(both.messages["wire_bytes"][~mine].sum())
+    # The FIN of the side that is not seen takes a sequence number, like a byte.
+    assert tables.connections[missing][0] in (lost, lost + 1)
+    assert tables.connections[("missing_to_server", "missing_to_client")[side]].tolist() == [0]

@@ -46,7 +46,8 @@ public:
         for (const std::string& path : paths)
             opened.push_back(open_file(path, static_cast<std::uint16_t>(opened.size()),
                                        capture->engine_.recorder().counters));
-        capture->files_ = std::make_unique<MergedSources>(std::move(opened));
+        capture->files_ = std::make_unique<MergedSources>(
+            std::move(opened), capture->engine_.recorder().counters, settings.reorder_window_ns);
         capture->batch_.reserve(Source::kBatch);
         return capture;
     }

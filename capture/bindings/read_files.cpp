@@ -40,6 +40,8 @@ void set_limits(Settings& settings, const std::unordered_map<std::string, std::i
             limits.held_bytes_of_stream = static_cast<std::size_t>(value);
         else if (name == "connections")
             limits.connections = static_cast<std::size_t>(value);
+        else if (name == "reorder_window_ns")
+            settings.reorder_window_ns = value;
         else if (name == "vxlan_port")
             port(UdpTunnel::vxlan);
         else if (name == "geneve_port")
@@ -81,7 +83,7 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
         PyErr_SetNone(PyExc_KeyboardInterrupt);
         throw py::error_already_set();
     }
-    MergedSources sources(std::move(opened));
+    MergedSources sources(std::move(opened), engine.recorder().counters, settings.reorder_window_ns);
     {
         const py::gil_scoped_release no_gil;
         Pulse pulse(progress);

@@ -19,6 +19,8 @@ struct Settings {
     std::unordered_map<std::uint16_t, Protocol> port_map;
     Limits limits;
     TunnelPorts tunnel_ports = assigned_tunnel_ports();
+    std::int64_t reorder_window_ns =
+        10'000'000;                       // how far out of place packets of a capture may be when merged
     std::shared_ptr<TlsKeyLog> tls_keys;  // null: nothing is decrypted
 };
 

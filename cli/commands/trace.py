@@ -54,6 +54,13 @@ from tapscope.store.codes import EvidenceMode
     help="Secrets of TLS connections, as SSLKEYLOGFILE writes them.",
 )
 @click.option(
+    "--reorder-window",
+    type=Duration(),
+    default="10ms",
+    show_default=True,
+    help="How far packets of one capture may be out of order when several are merged.",
+)
+@click.option(
     "--keep-text",
     is_flag=True,
     help="Also store one raw text per class (it may hold private data).",
@@ -69,6 +76,7 @@ def trace(
     window: int,
     port_map: dict[int, str],
     tls_keylog: Path | None,
+    reorder_window: int,
     keep_text: bool,
     keep_evidence: bool,
     force: bool,
@@ -94,6 +102,7 @@ def trace(
         keep_text,
         keep_evidence,
         tls_keylog,
+        reorder_window,
     )
     with progress_bar() as progress:
         path = pipeline.trace(inputs, output, options, force=force, progress=progress)

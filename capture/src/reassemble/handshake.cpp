@@ -142,7 +142,8 @@ void Tracker::resolve_start(Connection& connection) {
     for (const unsigned side : {0u, 1u}) {
         Stream& stream = connection.stream[side];
         if (stream.anchored) continue;
-        if (!stream.based) {
+        const bool unseen = !stream.based;
+        if (unseen) {
             if (!stream.first_ack_known) continue;  // nothing is known of this side yet
             stream.base_provisionally(stream.first_ack);
         }
@@ -166,6 +167,7 @@ void Tracker::resolve_start(Connection& connection) {
                 origin = static_cast<std::uint64_t>(acked);
         }
         anchor(stream, origin);
+        if (unseen) note_ack(stream, stream.last_ack);
         if (stream.acked > stream.next && stream.stuck_ack <= stream.next) {
             stream.stuck_ack = stream.acked;
             stream.stuck_packet = packets_;

@@ -66,6 +66,7 @@ struct Stream {
     bool first_ack_known = false;
     bool duplicate_ack = false;   // the peer acknowledged again what it had, while there was more
     std::uint32_t first_ack = 0;  // lowest acknowledgement of it seen before it was anchored, raw
+    std::uint32_t last_ack = 0;   // highest one before it was based, raw
     std::uint32_t packets = 0;    // saturating
     std::uint32_t retransmits = 0;
     std::uint64_t next = 0;       // everything before was delivered or declared missing

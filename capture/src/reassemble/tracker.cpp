@@ -194,6 +194,12 @@ void Tracker::note_ack(Stream& acknowledged, std::uint32_t ack) {
     if (!acknowledged.anchored) {
         if (!acknowledged.first_ack_known || static_cast<std::int32_t>(ack - acknowledged.first_ack) < 0)
             acknowledged.first_ack = ack;
+        if (!acknowledged.based) {
+            // One number more, and the last one: more likely a FIN that was not seen than a byte.
+            const std::uint32_t more = ack - acknowledged.last_ack;
+            if (!acknowledged.first_ack_known || (static_cast<std::int32_t>(more) > 0 && more != 1))
+                acknowledged.last_ack = ack;
+        }
         acknowledged.first_ack_known = true;
         if (!acknowledged.based) return;
     }

@@ -31,12 +31,41 @@ void check_link_types(const SourceReport& report) {
                       kKnownLinkTypes);
 }
 
-MergedSources::MergedSources(std::vector<std::unique_ptr<Source>> sources)
-    : sources_(std::move(sources)), lanes_(sources_.size()) {}
+MergedSources::MergedSources(std::vector<std::unique_ptr<Source>> sources, Counters& counters,
+                             std::int64_t reorder_ns)
+    : sources_(std::move(sources)), lanes_(sources_.size()), counters_(counters), reorder_ns_(reorder_ns) {}
+
+// Does `time` lie more than `window` behind `newest`? Times of broken captures may be anywhere.
+static bool behind(std::int64_t newest, std::int64_t time, std::int64_t window) noexcept {
+    return time<newest&& static_cast<std::uint64_t>(newest) -
+                static_cast<std::uint64_t>(time)> static_cast<std::uint64_t>(window);
+}
+
+void MergedSources::count_late(const std::vector<Packet>& batch) noexcept {
+    std::uint64_t late = 0;
+    for (const Packet& packet : batch) {
+        late += behind(newest_ns_, packet.time_ns, reorder_ns_);
+        newest_ns_ = std::max(newest_ns_, packet.time_ns);
+    }
+    if (late > 0) counters_.add("source.late_packet", late, Unit::packets);
+}
+
+void MergedSources::take_turns(Lane& lane) const {
+    lane.turn_ns.resize(lane.packets.size());
+    std::int64_t earliest = INT64_MAX;
+    for (std::size_t i = lane.packets.size(); i-- > 0;) {
+        const std::int64_t time = lane.packets[i].time_ns;
+        if (earliest >= time || behind(time, earliest, reorder_ns_)) earliest = time;
+        lane.turn_ns[i] = earliest;
+    }
+}
 
 void MergedSources::fill(std::vector<Packet>& batch) {
     batch.clear();
-    if (sources_.size() == 1) return sources_[0]->fill(batch);
+    if (sources_.size() == 1) {
+        sources_[0]->fill(batch);
+        return count_late(batch);
+    }
     std::vector<std::size_t> heap;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
         Lane& lane = lanes_[i];
@@ -44,12 +73,12 @@ void MergedSources::fill(std::vector<Packet>& batch) {
             lane.at = 0;
             sources_[i]->fill(lane.packets);
             lane.ended = lane.packets.empty();
+            take_turns(lane);
         }
         if (!lane.ended) heap.push_back(i);
     }
     const auto later = [&](std::size_t a, std::size_t b) {
-        const std::int64_t x = lanes_[a].packets[lanes_[a].at].time_ns,
-                           y = lanes_[b].packets[lanes_[b].at].time_ns;
+        const std::int64_t x = lanes_[a].turn_ns[lanes_[a].at], y = lanes_[b].turn_ns[lanes_[b].at];
         return x != y ? x > y : a > b;
     };
     std::make_heap(heap.begin(), heap.end(), later);
@@ -57,9 +86,10 @@ void MergedSources::fill(std::vector<Packet>& batch) {
         std::pop_heap(heap.begin(), heap.end(), later);
         Lane& lane = lanes_[heap.back()];
         batch.push_back(lane.packets[lane.at++]);
-        if (lane.at == lane.packets.size()) return;
+        if (lane.at == lane.packets.size()) break;
         std::push_heap(heap.begin(), heap.end(), later);
     }
+    count_late(batch);
 }
 
 std::uint64_t MergedSources::bytes_done() const noexcept {
