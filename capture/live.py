@@ -25,6 +25,8 @@ from tapscope.store.errors import TapscopeError
 ALL_PACKETS = 2**63
 RUN_MS = 50
 """The engine takes packets for so long before we look at signals and the clock."""
+RING_MS = 250
+"""At the end, so long for what still lies in the kernel's ring: a block is handed over within 100 ms."""
 SEGMENT_SECONDS = 0.5
 """Rows lie in memory for so long: with the time it takes to write them, killing loses less than a second."""
 IDLE_SECONDS = 10.0
@@ -59,6 +61,8 @@ class Control:
 
     stop: bool = False
     report: bool = False
+    parent: int | None = None
+    """Process that the capture ends with; None: with no other."""
 
 
 def capture_live(
@@ -101,6 +105,7 @@ def capture_live(
                 pass
         except KeyboardInterrupt:
             interrupted = True
+        capture.run(RING_MS, _limit(settings))
         capture.finish()
         return CaptureTables(**capture.tables(interrupted))
 
@@ -190,9 +195,13 @@ class _Run:
                 self._control.report = False
                 if self._on_report is not None:
                     self._on_report(self._status())
-            if self._control.stop:
+            if self._control.stop or self._control.parent not in (None, os.getppid()):
+                self._capture.run(RING_MS, limit)
                 return "stopped"
-            if not more or now >= until:
+            if not more:
+                return "done"
+            if now >= until:
+                self._capture.run(RING_MS, limit)
                 return "done"
             if self._on_progress is not None and now - told >= 1.0:
                 told = now

@@ -194,13 +194,41 @@ its own, so that after an interruption what was stored is there: `meta` key `com
 """
 
 
+SPOOL = """## Spool
+
+What `tapscope capture --spool DIR` leaves and `tapscope trace DIR` takes, also while the capture goes on.
+
+| path | content |
+| --- | --- |
+| `manifest.json` | format and version, fingerprint of the salt, what the bounds deleted, and per session (a capture that was started again goes on in the same spool): host, interface, link type, snap length, filter, clock, start, end and how it ended |
+| `salt` | 16 bytes that key the evidence hashes of all sessions; mode 0600. Keep it with the spool, or away from it: hashes of guessed values can only be compared with it |
+| `classes.jsonl` | a class per line: session, id, protocol, text; the last line of an id counts |
+| `000017.npz` | segment: the rows of half a second, an uncompressed zip of numpy arrays (`numpy.load`) |
+| `000001-000120.npz` | segments joined into one |
+| `*.part` | being written; never read |
+
+Arrays of a segment: `connections.X`, `messages.X` and `evidence.X` with the columns below, and
+
+| array | meaning |
+| --- | --- |
+| `connections.id` | number of the connection since the start of the session. A connection has a row when it is new, again from time to time, and at its end; the last one counts |
+| `connections.client_addr`, `server_addr` | row of the segment's own `addresses` |
+| `messages.conn` | low 32 bits of the connection's number; `first_connection` makes it whole |
+| `messages.request`, `evidence.message` | number of a message since the start of the session; the segment's own begin with `first_message` |
+| `amendments.message`, `column`, `change`, `value` | what became of messages of earlier segments, in order: number of the message, column of `messages` (in the order of the table message, from conn = 0), 0 set, 1 add, 2 set bits, 3 lower to the value |
+| `about` | JSON: session, first_message, first_connection, messages, written_ns, last (the end of the session); counters, sources with their drops and tap points since the start of the session |
+
+A segment gets its name when it is whole. Damaged and missing ones are named, counted and left out.
+"""
+
+
 def formats_md() -> str:
     """The text of docs/formats.md."""
     connection = sqlite3.connect(":memory:")
     for _, _, text in schema.migrations():
         connection.executescript(text)
     directory = _markdown(("path", "content"), list(RUN_DIRECTORY))
-    out = [INTRO.replace("{run_directory}\n", directory), RUN_FILE]
+    out = [INTRO.replace("{run_directory}\n", directory), SPOOL, RUN_FILE]
     contract = {sql: name for name, sql in SQL_NAME.items()}
     for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid"):
         out.append(

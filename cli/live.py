@@ -50,6 +50,7 @@ class LiveOptions:
     spool_bytes: int | None = None
     spool_age_ns: int | None = None
     sync: bool = False
+    parent: int | None = None
 
 
 def interfaces() -> list[str]:
@@ -83,7 +84,7 @@ def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str,
         keep_text=options.keep_text,
         port_map=port_codes(options.port_map),
     )
-    control = Control()
+    control = Control(parent=options.parent)
     with _signals(control):
         counted = capture_to_spool(
             settings,
@@ -211,6 +212,7 @@ def _arguments(options: LiveOptions, spool: Path) -> list[str]:
         ("--port-map", ",".join(f"{port}={name}" for port, name in options.port_map.items()) or None),
     ):
         words += [] if value is None else [option, str(value)]
+    words += ["--end-with", str(os.getpid())]
     words += [] if options.promiscuous else ["-p"]
     words += ["--keep-text"] if options.keep_text else []
     words += ["--fsync"] if options.sync else []

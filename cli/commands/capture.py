@@ -86,6 +86,7 @@ from tapscope.cli.options import JSON, Duration, PortMap, Size
 @click.option(
     "--keep-text", is_flag=True, help="Also keep one raw text per class (it may hold private data)."
 )
+@click.option("--end-with", "parent", type=int, hidden=True, help="Parent process to end with.")
 @click.option("--force", is_flag=True, help="Replace the run file if it exists.")
 @JSON
 @click.argument("filter_", metavar="[FILTER]...", nargs=-1)
@@ -106,6 +107,7 @@ def capture(
     buffer_mb: int,
     port_map: dict[int, str],
     keep_text: bool,
+    parent: int | None,
     force: bool,
     as_json: bool,
     filter_: tuple[str, ...],
@@ -140,6 +142,7 @@ def capture(
         sync=sync,
         port_map=port_map,
         keep_text=keep_text,
+        parent=parent,
         count=count,
         snaplen=snaplen,
         seconds=None if duration is None else duration / 1e9,

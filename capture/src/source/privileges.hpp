@@ -5,9 +5,8 @@
 
 namespace tapscope {
 
-// Becomes `user` when started as root, gives up every capability (of the calling thread, and of all others where the
-// user changes), and forbids that any is ever gained again. User "root" keeps what it has, except that. Throws
-// SourceError. https://man7.org/linux/man-pages/man7/capabilities.7.html
+// Becomes `user` when started as root, gives up every capability in all threads, and forbids that any is ever gained
+// again. User "root" keeps what it has, except that. Throws SourceError. https://man7.org/linux/man-pages/man7/capabilities.7.html
 void drop_privileges(const std::string& user);
 
 }  // namespace tapscope
