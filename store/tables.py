@@ -55,6 +55,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("syn_retransmits", "uint32", "packets", "SYNs after the first"),
         ("retransmits_to_server", "uint32", "packets", "retransmitted segments"),
         ("retransmits_to_client", "uint32", "packets", "retransmitted segments"),
+        ("zero_windows_to_server", "uint32", "packets", "segments that say: my receive buffer is full"),
+        ("zero_windows_to_client", "uint32", "packets", "segments that say: my receive buffer is full"),
         ("duplicates", "uint32", "packets", "mirror duplicates removed"),
         ("bytes_to_server", "uint64", "bytes", "stream bytes seen (each byte once)"),
         ("bytes_to_client", "uint64", "bytes", "stream bytes seen (each byte once)"),

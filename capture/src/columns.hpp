@@ -63,6 +63,8 @@ private:
     X(std::uint32_t, syn_retransmits)       \
     X(std::uint32_t, retransmits_to_server) \
     X(std::uint32_t, retransmits_to_client) \
+    X(std::uint32_t, zero_windows_to_server) \
+    X(std::uint32_t, zero_windows_to_client) \
     X(std::uint32_t, duplicates)            \
     X(std::uint64_t, bytes_to_server)       \
     X(std::uint64_t, bytes_to_client)       \

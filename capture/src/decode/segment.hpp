@@ -26,8 +26,10 @@ struct FlowKey {
 };
 
 namespace tcp_flag {
-inline constexpr std::uint8_t fin = 1, syn = 2, rst = 4, psh = 8, ack = 16;
-}
+inline constexpr std::uint8_t fin = 1, syn = 2, rst = 4, psh = 8, ack = 16, urg = 32;
+// Ours, in the place of CWR, which nothing here asks for: the receive window is closed.
+inline constexpr std::uint8_t closed_window = 128;
+}  // namespace tcp_flag
 
 struct Segment {
     FlowKey key;

@@ -217,6 +217,8 @@ void Tracker::fill_row(const Connection& connection) {
     out.syn_retransmits[row] = connection.syn_retransmits;
     out.retransmits_to_server[row] = to_server.retransmits;
     out.retransmits_to_client[row] = to_client.retransmits;
+    out.zero_windows_to_server[row] = to_server.zero_windows;
+    out.zero_windows_to_client[row] = to_client.zero_windows;
     out.duplicates[row] = connection.duplicates;
     out.bytes_to_server[row] = to_server.seen;
     out.bytes_to_client[row] = to_client.seen;

@@ -37,6 +37,7 @@ public:
     std::uint64_t last_end() const noexcept { return items_.back().end(); }
     HeldSegment& front() noexcept { return items_[head_]; }
     const HeldSegment& front() const noexcept { return items_[head_]; }
+    const HeldSegment& back() const noexcept { return items_.back(); }
     HeldSegment take_front();
     // Marks what lies in [begin, end) as sent again at `time_ns`; the earliest copy gives the time.
     void retransmitted(std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) noexcept;
@@ -69,9 +70,10 @@ struct Stream {
     std::uint32_t last_ack = 0;   // highest one before it was based, raw
     std::uint32_t packets = 0;    // saturating
     std::uint32_t retransmits = 0;
-    std::uint64_t next = 0;       // everything before was delivered or declared missing
-    std::uint64_t acked = 0;      // highest offset that the other side acknowledged
-    std::uint64_t stuck_ack = 0;  // acknowledged without having been seen, since packet `stuck_packet`
+    std::uint32_t zero_windows = 0;  // its segments that announce a closed receive window
+    std::uint64_t next = 0;          // everything before was delivered or declared missing
+    std::uint64_t acked = 0;         // highest offset that the other side acknowledged
+    std::uint64_t stuck_ack = 0;     // acknowledged without having been seen, since packet `stuck_packet`
     std::uint64_t stuck_packet = 0;
     std::uint64_t fin_at = 0;  // offset of the FIN
     std::int64_t fin_ns = -1;

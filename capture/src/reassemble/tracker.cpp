@@ -38,7 +38,8 @@ void Tracker::segment(const Segment& s, std::uint32_t guess) {
     }
     Connection& connection = at(index);
     using namespace tcp_flag;
-    if (connection.plain && (s.flags & (syn | fin | rst | ack)) == ack && s.missing == 0) [[likely]] {
+    if (connection.plain && (s.flags & (syn | fin | rst | ack | closed_window)) == ack && s.missing == 0)
+        [[likely]] {
         Stream& mine = connection.stream[s.side];
         Stream& peer = connection.stream[s.side ^ 1];
         const std::int32_t ahead = peer.from_next(s.ack);
@@ -152,6 +153,10 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     Stream& peer = connection.stream[s.side ^ 1];
     mine.packets += mine.packets < UINT32_MAX;
     mine.absent = false;
+    if ((s.flags & (syn | fin | rst | closed_window)) == closed_window && recent_.find(s) == nullptr) {
+        ++mine.zero_windows;
+        recorder_.counters.add("tcp.zero_window", 1, Unit::packets);
+    }
     if (!mine.based) mine.base_provisionally(s.seq);
     const std::uint64_t acked_before = peer.acked;
     if (s.flags & ack) note_ack(peer, s.ack);
@@ -247,6 +252,8 @@ void Tracker::payload(Connection& connection, const Segment& s) {
         fresh.missing -= old - cut;
     }
     if (!mine.held) mine.held = std::make_unique<HeldSegments>();
+    const bool late = !mine.held->empty() && mine.held->back().offset > offset;
+    const std::int64_t newest_ns = late ? mine.held->back().time_ns : 0;
     const std::uint64_t before = mine.held->bytes();
     const auto added = mine.held->add(offset, fresh, packets_);
     const std::uint64_t kept = mine.held->bytes() - before;
@@ -255,8 +262,21 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     if (added.bytes > 0) {
         if (added.overlap > 0) recorder_.counters.add("tcp.overlap", added.overlap, Unit::bytes);
         recent_.remember(s);
-        if (offset > mine.next && mine.anchored) recorder_.counters.add("tcp.out_of_order", 1, Unit::packets);
+        if (late) count_late(connection, s, newest_ns);
     }
+}
+
+// A segment with new bytes behind which others were there already. Soon after those it was out of order; later it was
+// sent again, and the tap did not see it the first time. tshark draws the line in the same place: at the round trip time
+// of the handshake, or 3 ms.
+void Tracker::count_late(Connection& connection, const Segment& s, std::int64_t newest_ns) {
+    constexpr std::int64_t kUnknownRoundTrip_ns = 3'000'000;
+    const bool timed = connection.syn_ns >= 0 && connection.established_ns > connection.syn_ns;
+    const std::int64_t soon_ns = timed ? connection.established_ns - connection.syn_ns : kUnknownRoundTrip_ns;
+    if (s.time_ns - newest_ns < soon_ns) return recorder_.counters.add("tcp.out_of_order", 1, Unit::packets);
+    ++connection.stream[s.side].retransmits;
+    recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
+    recorder_.counters.add("tcp.retransmission_of_unseen", 1, Unit::packets);
 }
 
 // A segment that came before: true for a retransmission, false for a copy made by the mirror. Counts either.
@@ -312,6 +332,8 @@ void Tracker::deliver(Connection& connection, unsigned side, Bytes bytes, std::u
     if (!connection.conversation) open_conversation(connection);
     Stream& mine = connection.stream[side];
     const Stream& peer = connection.stream[side ^ 1];
+    // The start of this side may not have been known when the conversation began (data in the peer's SYN).
+    connection.conversation->exchange().at(connection.direction(side)).base_seq = mine.base_seq;
     const std::int64_t acked = static_cast<std::int64_t>(peer.next) + (has_ack ? peer.from_next(ack) : 0);
     mine.next += bytes.size();
     mine.seen += bytes.size();
@@ -383,6 +405,10 @@ void Tracker::settle(Connection& connection, std::uint32_t index) {
     connection.plain = a.anchored && b.anchored && !a.has_held() && !b.has_held() && !a.fin_seen &&
                        !b.fin_seen && !connection.reset && a.packets > 0 && b.packets > 0 &&
                        (!connection.syn_ack_seen || connection.established_ns >= 0);
+    if (connection.plain && connection.conversation)
+        for (const unsigned side : {0u, 1u})
+            connection.conversation->exchange().at(connection.direction(side)).base_seq =
+                connection.stream[side].base_seq;
     if (!connection.closing && ((a.ended && b.ended) || connection.reset)) {
         connection.closing = true;
         connection.closing_packet = packets_;

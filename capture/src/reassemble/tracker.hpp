@@ -124,6 +124,7 @@ private:
     void discard(const char* why, std::uint64_t bytes) {
         if (bytes > 0) recorder_.counters.add(why, bytes, Unit::bytes);
     }
+    void count_late(Connection& connection, const Segment& segment, std::int64_t newest_ns);
     void note_ack(Stream& acknowledged, std::uint32_t ack);
     void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
                  std::int64_t time_ns, std::uint32_t ack, bool has_ack);
