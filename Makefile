@@ -90,7 +90,12 @@ packages-bench:
 	@setup/python-packages lint
 	@touch $@
 
-.stamps/installed: $(SOURCES) .stamps/sources setup/install .stamps/python-build
+# What is built depends on what is there: with DPDK's files come, everything is configured again.
+.stamps/features: FORCE | packages-demo
+	@pkg-config --modversion libdpdk >$@.new 2>/dev/null || echo none >$@.new
+	@cmp -s $@ $@.new || { rm -rf build build-tests build-sanitize; cp $@.new $@; }
+
+.stamps/installed: $(SOURCES) .stamps/sources .stamps/features setup/install .stamps/python-build
 	@setup/install
 	@touch $@
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from tapscope.capture import _native
+from tapscope.capture import _native, dpdk
 from tapscope.capture.read import CaptureTables, as_tapscope_error, checked_ports, checked_salt
 from tapscope.capture.spool import Spool, SpoolBound
-from tapscope.store.errors import TapscopeError
+from tapscope.store.errors import ExitCode, TapscopeError
 
 ALL_PACKETS = 2**63
 RUN_MS = 50
@@ -40,8 +40,10 @@ and counts packets."""
 
 @dataclass(frozen=True)
 class LiveSettings:
-    """What to capture. `filter` is a BPF expression, `write` a pcap file that gets every packet, `ring_bytes`
-    the size of the kernel's ring; `seconds` and `packets` end the capture, None: never."""
+    """What to capture. `interface` is one of the kernel's, or "dpdk:DEVICE" (see ``capture.dpdk``), which has
+    `queues` receive queues and no filter, snap length or ring. `filter` is a BPF expression, `write` a pcap
+    file that gets every packet, `ring_bytes` the size of the kernel's ring; `seconds` and `packets` end the
+    capture, None: never."""
 
     interface: str
     seconds: float | None = None
@@ -53,6 +55,7 @@ class LiveSettings:
     promiscuous: bool = True
     keep_text: bool = False
     port_map: Mapping[int, int] = field(default_factory=dict)
+    queues: int = 1
 
 
 @dataclass
@@ -300,6 +303,22 @@ class _Writer:
 
 
 def _open(settings: LiveSettings, salt: bytes, *, handed_over: bool, dissect: bool) -> _native.Capture:
+    if settings.interface.startswith(dpdk.PREFIX):
+        if settings.filter or settings.write is not None:
+            raise TapscopeError(
+                "DPDK captures have no filter and write no packet file",
+                remedy="Leave out the filter and -w, or capture on the kernel's interface.",
+                exit_code=ExitCode.USAGE,
+            )
+        return dpdk.open_device(
+            settings.interface.removeprefix(dpdk.PREFIX),
+            queues=settings.queues,
+            promiscuous=settings.promiscuous,
+            salt=salt,
+            keep_text=settings.keep_text,
+            port_map=checked_ports(settings.port_map),
+            handed_over=handed_over,
+        )
     return _native.Capture.of_interface(
         interface=settings.interface,
         snaplen=settings.snaplen,
@@ -332,7 +351,9 @@ def _describe(settings: LiveSettings, source: dict[str, Any]) -> dict[str, Any]:
         "interface": settings.interface,
         "link_type": source["link_type"],
         "ts_resolution": source["ts_resolution"],
-        "clock": "kernel, when it got the packet",
+        "clock": dpdk.CLOCK
+        if settings.interface.startswith(dpdk.PREFIX)
+        else "kernel, when it got the packet",
         "snaplen": settings.snaplen,
         "filter": settings.filter,
         "keep_text": settings.keep_text,

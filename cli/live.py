@@ -41,6 +41,7 @@ class LiveOptions:
     snaplen: int = 262144
     seconds: float | None = None
     ring_bytes: int = 64 * 1024 * 1024
+    queues: int = 1
     promiscuous: bool = True
     user: str | None = None
     filter: str = ""
@@ -61,7 +62,7 @@ def interfaces() -> list[str]:
 def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str, Any]:
     """Capture until the end that the options name, a signal, or Ctrl-C; returns what was counted, and where
     everything lies."""
-    if options.interface not in interfaces():
+    if not options.interface.startswith("dpdk:") and options.interface not in interfaces():
         raise TapscopeError(
             f"there is no interface {options.interface!r}",
             remedy=f"There are: {', '.join(interfaces())}.",
@@ -80,6 +81,7 @@ def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str,
         filter=options.filter,
         write=options.packet_file,
         ring_bytes=options.ring_bytes,
+        queues=options.queues,
         promiscuous=options.promiscuous,
         keep_text=options.keep_text,
         port_map=port_codes(options.port_map),
@@ -201,7 +203,7 @@ def _capture_and_trace(options: LiveOptions, output: Path, progress: Progress | 
 
 def _arguments(options: LiveOptions, spool: Path) -> list[str]:
     words = ["-i", options.interface, "--spool", str(spool), "--json", "-s", str(options.snaplen)]
-    words += ["--buffer-mb", str(options.ring_bytes // 2**20)]
+    words += ["--buffer-mb", str(options.ring_bytes // 2**20), "--queues", str(options.queues)]
     for option, value in (
         ("-w", options.packet_file),
         ("-c", options.count),

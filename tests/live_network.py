@@ -65,12 +65,15 @@ class Network:
 
     def capture(self, *words: str | Path) -> subprocess.Popen[bytes]:
         """`tapscope capture` on the server's interface."""
+        return self.capture_on("tap0", *words)
+
+    def capture_on(self, interface: str, *words: str | Path) -> subprocess.Popen[bytes]:
         return self.start(
             self.server_space,
             *COMMAND,
             "capture",
             "-i",
-            "tap0",
+            interface,
             *map(str, words),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -10,7 +10,9 @@ from tapscope.cli.options import JSON, Duration, PortMap, Size
 
 
 @click.command(short_help="Record or trace packets of an interface, for minutes or for days.")
-@click.option("-i", "interface", metavar="IF", help="Interface to capture on; any: all of them.")
+@click.option(
+    "-i", "interface", metavar="IF", help="Interface to capture on; any: all of them; dpdk:DEVICE: by DPDK."
+)
 @click.option(
     "-w",
     "packet_file",
@@ -77,6 +79,13 @@ from tapscope.cli.options import JSON, Duration, PortMap, Size
     help="Kernel buffer; a larger one survives longer bursts.",
 )
 @click.option(
+    "--queues",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Receive queues of a DPDK device.",
+)
+@click.option(
     "--port-map",
     type=PortMap(),
     default="",
@@ -105,6 +114,7 @@ def capture(
     quiet_mode: bool,
     duration: int | None,
     buffer_mb: int,
+    queues: int,
     port_map: dict[int, str],
     keep_text: bool,
     parent: int | None,
@@ -147,6 +157,7 @@ def capture(
         snaplen=snaplen,
         seconds=None if duration is None else duration / 1e9,
         ring_bytes=buffer_mb * 1024 * 1024,
+        queues=queues,
         promiscuous=not quiet_mode,
         user=user,
         filter=" ".join(filter_),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "counters.hpp"
-#include "source/packet.hpp"
+#include "source/live_input.hpp"
 
 namespace tapscope {
 
@@ -20,7 +20,7 @@ struct LiveSettings {
     bool promiscuous = true;
 };
 
-class LiveSource final : public Source {
+class LiveSource final : public LiveInput {
 public:
     // Throws SourceError. After the constructor no privilege is needed any more (privileges.hpp).
     LiveSource(const LiveSettings& settings, Counters& counters);
@@ -30,10 +30,7 @@ public:
 
     // Waits at most 100 ms; an empty batch means that no packet came.
     void fill(std::vector<Packet>& batch) override;
-    std::uint64_t bytes_done() const noexcept override { return report_.bytes; }
-    std::uint64_t bytes_total() const noexcept override { return 0; }
-    // Asks libpcap for its counters and writes what is buffered. Call at the end, and whenever they are wanted.
-    void update_counters();
+    void update_counters() override;
 
 private:
     struct Handles;

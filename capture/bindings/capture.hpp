@@ -1,0 +1,131 @@
+// A capture that hands over its tables while it runs, from an interface, a device or files.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "bindings.hpp"
+#include "source/live_input.hpp"
+#include "source/merge.hpp"
+
+namespace tapscope::bindings {
+
+// Python drives it: run() for a few milliseconds, then look at signals and the clock, and drain() about once a second.
+// One thread at a time.
+class Capture {
+public:
+    explicit Capture(const Settings& settings) : engine_(settings) { batch_.reserve(Source::kBatch); }
+
+    // `dissect` false: packets are only counted and written.
+    void read_live(std::unique_ptr<LiveInput> input, bool dissect) {
+        live_ = std::move(input);
+        dissect_ = dissect;
+    }
+    void read_files(std::unique_ptr<MergedSources> files) { files_ = std::move(files); }
+    Counters& counters() noexcept { return engine_.recorder().counters; }
+
+    // Takes packets for `milliseconds`, or until there are `packets` (at least as many as so far) in total. False when there will be no more.
+    bool run(int milliseconds, std::uint64_t packets) {
+        const py::gil_scoped_release no_gil;
+        const Clock::time_point until = Clock::now() + std::chrono::milliseconds(milliseconds);
+        do {
+            if (at_ == batch_.size()) {
+                at_ = 0;
+                if (live_)
+                    live_->fill(batch_);
+                else
+                    files_->fill(batch_);
+                if (batch_.empty() && !live_) return false;
+            }
+            const std::size_t n = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
+            if (dissect_) engine_.packets(std::span(batch_).subspan(at_, n));
+            at_ += n;
+            packets_ += n;
+            if (live_ && batch_.empty())
+                engine_.tick(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                 std::chrono::system_clock::now().time_since_epoch())
+                                 .count());
+            if (packets_ >= packets) return false;
+        } while (Clock::now() < until);
+        return true;
+    }
+
+    // The end of the input: everything that waits is decided, everything open is closed.
+    void finish() {
+        const py::gil_scoped_release no_gil;
+        if (live_) live_->update_counters();
+        engine_.finish();
+        if (files_)
+            for (const auto& source : files_->sources()) check_link_types(source->report());
+    }
+
+    // Rows that wait for drain().
+    std::size_t rows() {
+        const Recorder& recorder = engine_.recorder();
+        return recorder.messages.size + recorder.evidence.size + recorder.connections.size +
+               recorder.connections_again.size + recorder.amendments.size;
+    }
+
+    py::dict drain() {
+        update();
+        return export_segment(engine_, reports(), classes_told_);
+    }
+    py::dict tables(bool interrupted) { return export_all(engine_, reports(), interrupted); }
+
+    py::dict status() {
+        update();
+        py::dict out;
+        Tracker& tracker = engine_.tracker();
+        out["packets"] = packets_;
+        out["messages"] = engine_.recorder().first_message + engine_.recorder().messages.size;
+        out["connections_open"] = tracker.connections_open();
+        out["counters"] = export_counters(engine_.recorder());
+        py::list sources;
+        for (const SourceReport* report : reports()) sources.append(export_report(*report));
+        out["sources"] = sources;
+        return out;
+    }
+
+private:
+    void update() {
+        if (live_) live_->update_counters();
+    }
+    std::vector<const SourceReport*> reports() const {
+        if (live_) return {&live_->report()};
+        std::vector<const SourceReport*> out;
+        for (const auto& source : files_->sources()) out.push_back(&source->report());
+        return out;
+    }
+
+    Engine engine_;
+    std::unique_ptr<LiveInput> live_;
+    std::unique_ptr<MergedSources> files_;
+    std::vector<Packet> batch_;
+    std::size_t at_ = 0;  // packets of the batch that were taken
+    std::uint64_t packets_ = 0;
+    bool dissect_ = true;  // false: packets are counted (and written by the source), and no more
+    std::size_t classes_told_ = 0;
+};
+
+// What a capture of packets as they come is set up with. `handed_over`: drain() is called while packets come, not only
+// behind finish().
+inline Settings live_settings(const py::bytes& salt, bool keep_text, const PortMap& port_map,
+                              bool handed_over) {
+    Settings settings = make_settings(salt, keep_text, port_map);
+    settings.limits.reorder_ns = 1'000'000'000;  // a live tap must not keep messages back for long
+    settings.limits.handed_over = handed_over;
+    return settings;
+}
+
+// The class in Python, known to this module alone; factories are added by who calls.
+inline py::class_<Capture> define_capture(py::module_& m) {
+    return py::class_<Capture>(m, "Capture", py::module_local())
+        .def("run", &Capture::run, py::arg("milliseconds"), py::arg("packets"))
+        .def("rows", &Capture::rows)
+        .def("finish", &Capture::finish)
+        .def("drain", &Capture::drain)
+        .def("tables", &Capture::tables, py::arg("interrupted"))
+        .def("status", &Capture::status);
+}
+
+}  // namespace tapscope::bindings

@@ -1,0 +1,16 @@
+// What libpcap and DPDK have in common: packets that come as they please, and counters of what was dropped.
+#pragma once
+
+#include "source/packet.hpp"
+
+namespace tapscope {
+
+class LiveInput : public Source {
+public:
+    // Asks for the counters of drops and writes what is buffered. Call at the end, and whenever they are wanted.
+    virtual void update_counters() = 0;
+    std::uint64_t bytes_done() const noexcept override { return report_.bytes; }
+    std::uint64_t bytes_total() const noexcept override { return 0; }
+};
+
+}  // namespace tapscope
