@@ -22,8 +22,8 @@ SLACK_NS = 50_000
 _DATABASES = (Protocol.MYSQL, Protocol.POSTGRES)
 
 ANSWERS_EARLY = (Protocol.CJDBC,)
-"""Protocols of nodes that may answer before the calls they made are done: a C-JDBC controller sends a write to
-all of its databases, and answers when the first (or a majority) of them has, if it is told to."""
+"""Protocols of nodes that may answer before the calls they made are done: a C-JDBC controller sends a write
+to all of its databases, and answers when the first (or a majority) of them has, if it is told to."""
 
 
 @dataclass

@@ -336,3 +336,24 @@ def test_sequoia_is_framed_by_its_markers_and_flagged_inferred(tmp_path: Path) -
     ]
     joined = read(tmp_path, read_pcap(CJDBC_PCAPS / "sequoia.pcap")[9:])
     assert [row[0] for row in commands(joined)] == [turn.name for turn in turns[2:]]
+
+
+def test_answers_that_nobody_asked_for_end_somewhere(tmp_path: Path) -> None:
+    dialogue = Dialogue(server_port=25322).open()
+    dialogue.send(CLIENT, speak.command(20)).send(SERVER, speak.OK + speak.long(7))
+    for data in (
+        b"\x1f\xa1\x50\x1f",
+        speak.OK,
+        speak.OK + b"\2",
+        speak.text("T-ResultSet") + b"\xff" * 9,
+        b"\1",
+    ):
+        dialogue.send(SERVER, data)
+    dialogue.send(CLIENT, speak.command(21)).send(SERVER, speak.OK + speak.long(8))
+    tables = read(tmp_path, dialogue.close().packets)
+    assert [row[0] for row in commands(tables)] == ["Begin", "Commit"]
+    m = tables.messages
+    answers = np.flatnonzero(m["kind"] == MessageKind.RESPONSE)
+    assert m["request"][answers].tolist()[0] == 0
+    assert text_of(tables, int(m["request"][answers[-1]])) == "Commit"
+    assert (m["request"][answers[1:-1]] == -1).all()

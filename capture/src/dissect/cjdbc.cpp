@@ -203,6 +203,7 @@ std::uint64_t CjdbcDissector::controller(Bytes bytes, Recorder& recorder) {
     State& st = *state_;
     Side& side = st.side(Direction::to_client);
     std::uint64_t pos = 0;
+    bool was_blind = side.where == Side::Where::blind;
     while (pos < bytes.size()) {
         switch (side.where) {
             case Side::Where::lost:
@@ -218,7 +219,8 @@ std::uint64_t CjdbcDissector::controller(Bytes bytes, Recorder& recorder) {
                 break;
             case Side::Where::blind:
                 // Nothing was asked, as far as is known: this may be the next answer.
-                if (pos == 0 && !recorder.has_request() && looks_like_controller(bytes) == Probe::yes) {
+                if (was_blind && !recorder.has_request() && looks_like_controller(bytes) == Probe::yes) {
+                    was_blind = false;
                     recorder.end(side.message, 0);
                     side.where = Side::Where::between;
                     continue;

@@ -80,7 +80,7 @@ private:
 
 namespace cjdbc {
 
-// Are these the first bytes of a command or login (of an answer)? cjdbc_recognise.cpp
+// Are these the first bytes of a command or login (of an answer) of C-JDBC 2.0? cjdbc_recognise.cpp
 Probe looks_like_client(Bytes bytes) noexcept;
 Probe looks_like_controller(Bytes bytes) noexcept;
 

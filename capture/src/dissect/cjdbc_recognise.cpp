@@ -48,15 +48,13 @@ Probe looks_like_client(Bytes bytes) noexcept {
         if (bytes.empty()) return Probe::need_more;
         if (bytes.size() < 4) {
             const bool ping = bytes[0] == 0xFF && bytes.back() == 0xFF;
-            const bool code = bytes[0] == 0 && (bytes.size() < 3 || bytes[1] <= 0xB0);
+            const bool code = bytes[0] == 0 && (bytes.size() < 3 || bytes[1] == 0);
             return ping || code ? Probe::need_more : Probe::no;
         }
         const std::uint32_t code = load_be32(bytes.data());
         if (code == kPing) return bytes.size() == 4 ? Probe::need_more : Probe::no;
-        if (code == kSequoiaCommand) return Probe::yes;
-        const Bytes rest = bytes.subspan(4);
-        if (code >> 16 != 0) return code >> 16 < 64 ? looks_like_text(rest, true) : Probe::no;
         if (code > kMaxCode) return Probe::no;
+        const Bytes rest = bytes.subspan(4);
         const CommandInfo* command = find_command(code);
         if (command == nullptr || code == kVersion) {
             const Probe login = looks_like_text(rest);
@@ -95,7 +93,6 @@ Probe looks_like_client(Bytes bytes) noexcept {
 Probe looks_like_controller(Bytes bytes) noexcept {
     using namespace std::string_view_literals;
     if (bytes.empty()) return Probe::need_more;
-    if (bytes[0] == 0x1F) return starts_with(bytes, "\x1F\xA1\x50\x1F"sv);
     if (bytes[0] != 1) return Probe::no;
     if (bytes.size() >= 3 && bytes[1] <= 1 &&
         bytes[2] == 1) {  // a login was accepted: a bool, a filter's name
@@ -121,11 +118,30 @@ Probe looks_like_controller(Bytes bytes) noexcept {
     return best;
 }
 
+namespace {
+
+// A marker, or a login: int major << 16 | minor, STR database.
+Probe looks_like_sequoia(Bytes bytes, Direction direction) noexcept {
+    using namespace std::string_view_literals;
+    if (bytes.empty()) return Probe::need_more;
+    if (direction == Direction::to_client) return starts_with(bytes, "\x1F\xA1\x50\x1F"sv);
+    const Probe marker = starts_with(bytes, "\x00\xB0\x15\xCA"sv);
+    if (marker != Probe::no) return marker;
+    if (bytes.size() < 4) return bytes[0] == 0 ? Probe::need_more : Probe::no;
+    const std::uint32_t major = load_be32(bytes.data()) >> 16;
+    return major > 0 && major < 64 ? looks_like_text(bytes.subspan(4), true) : Probe::no;
+}
+
+}  // namespace
+
 }  // namespace cjdbc
 
 Probe CjdbcDissector::probe(Bytes bytes, Direction direction) noexcept {
-    return direction == Direction::to_server ? cjdbc::looks_like_client(bytes)
-                                             : cjdbc::looks_like_controller(bytes);
+    const Probe sequoia = cjdbc::looks_like_sequoia(bytes, direction);
+    if (sequoia == Probe::yes) return sequoia;
+    const Probe probe = direction == Direction::to_server ? cjdbc::looks_like_client(bytes)
+                                                          : cjdbc::looks_like_controller(bytes);
+    return probe == Probe::no ? sequoia : probe;
 }
 
 }  // namespace tapscope
