@@ -97,6 +97,49 @@ void auth_round_trips_belong_to_the_login() {
                  "auth");
 }
 
+void every_factor_belongs_to_the_login() {
+    const auto script = std::vector<Delivery>{down(greeting(kBaseCaps)),
+                                              up(login(kBaseCaps)),
+                                              down(packets(2, {"\x02"
+                                                               "authentication_ldap" +
+                                                               std::string(1, '\0') + "data"})),
+                                              up(packets(3, {"answer"})),
+                                              down(packets(4, {ok()})),
+                                              up(command(0x0E)),
+                                              down(ok_answer)};
+    Tap tap;
+    tap.play(script).finish();
+    expect_equal(tap.counters("mysql."), "mysql.auth_next_factor 1\n", "factors");
+    expect_equal(lines_from(play_all_ways(script, "factors"), 3),
+                 "3 > request 'PING' bytes 5 at 6-6\n"
+                 "4 < response status 0 bytes 11 at 7-7 answers 3\n",
+                 "factors");
+}
+
+void a_lost_login_lets_no_answer_swallow_the_next() {
+    // Whether EOF packets end definitions was agreed in the login; the one here comes in a packet of its own.
+    const std::string prepare_ok = std::string(1, '\0') + le(1, 4) + le(0, 2) + le(1, 2) + '\0' + le(0, 2);
+    for (const bool eof_sent : {false, true}) {
+        std::vector<Delivery> script{down(greeting(kBaseCaps | kDeprecateEof)),
+                                     lost_up(login(kBaseCaps).size()), down(packets(2, {ok()})),
+                                     up(command(0x16, "SELECT ?")),
+                                     down(packets(1, {prepare_ok, definition("?")}))};
+        if (eof_sent) script.push_back(down(packets(3, {eof()})));
+        script = after(script, {up(command(0x0E)), down(ok_answer), up(query("SELECT a")),
+                                down(packets(1, {err(1146)}))});
+        Tap tap;
+        const std::string messages = tap.play(script).finish().messages();
+        expect(tap.accounted(), "bytes add up");
+        const std::string last = messages.substr(messages.rfind("\n", messages.size() - 2) + 1);
+        const std::size_t ping = messages.find("'PING'"), select = messages.find("'SELECT a'");
+        expect(ping != std::string::npos && select != std::string::npos, "commands behind the login");
+        const std::string row = messages.substr(messages.rfind("\n", select) + 1, 1);
+        expect(
+            last.find("status 1146") != std::string::npos && last.find("answers " + row) != std::string::npos,
+            "the error answers the query:\n" + messages);
+    }
+}
+
 void a_refused_connection() {
     expect_equal(play_all_ways({down(packets(0, {"\xFF\x10\x04Too many connections"}))}, "refused"),
                  "0 < one-way 'GREETING' status 1040 flags 16 bytes 27 at 1-1\n", "refused");
@@ -577,6 +620,8 @@ void probes() {
 int main() {
     a_connection_logs_in_and_queries();
     auth_round_trips_belong_to_the_login();
+    every_factor_belongs_to_the_login();
+    a_lost_login_lets_no_answer_swallow_the_next();
     a_refused_connection();
     tls_is_left_alone();
     several_results_are_one_answer();

@@ -18,7 +18,8 @@ constexpr std::size_t kRowPrefix = 1024;    // bytes of a row that are looked at
 constexpr std::size_t kTerminator = 9;      // EOF is shorter than this
 constexpr std::uint8_t kTypeUnknown = 0xFF;
 
-constexpr std::uint8_t kOk = 0x00, kAuthMore = 0x01, kLocalInfile = 0xFB, kEof = 0xFE, kErr = 0xFF;
+constexpr std::uint8_t kOk = 0x00, kAuthMore = 0x01, kAuthNextFactor = 0x02, kLocalInfile = 0xFB, kEof = 0xFE,
+                       kErr = 0xFF;
 
 bool is_binary(Command command) noexcept {
     return command == Command::stmt_execute || command == Command::stmt_fetch ||
@@ -212,6 +213,9 @@ bool MysqlDissector::auth_packet(std::uint32_t length, Bytes payload, Recorder& 
             return true;
         case kEof:
             recorder.count(length == 1 ? "mysql.auth_old_password" : "mysql.auth_switch");
+            return false;
+        case kAuthNextFactor:
+            recorder.count("mysql.auth_next_factor");
             return false;
         case kAuthMore:
         default:
