@@ -355,3 +355,17 @@ def test_tap_points_have_names() -> None:
     assert tap_point_text(TapKind.VXLAN << 24 | 0xFFFFFF) == "vxlan 16777215"
     assert tap_point_text(0x80000007) == "gre key 7"
     assert tap_point_text(77 << 24) == "unknown 77.0"
+
+
+def test_stats_show_what_came_from_each_tap_point(tmp_path: Path) -> None:
+    from tapscope.cli import pipeline
+    from tapscope.report.account import tap_points
+    from tapscope.store.runfile import RunFile
+
+    path = pipeline.trace([OVERLAYS / "twice_two_vlans.pcap"], tmp_path / "run.db")
+    with RunFile.open(path) as run:
+        records = tap_points(run)
+    assert [(r["tap_point"], r["packets"], r["connections"], r["duplicates"]) for r in records] == [
+        ("vlan 10", 22, 2, 0),
+        ("vlan 20", 22, 0, 22),
+    ]

@@ -127,23 +127,23 @@ void copies_are_told_from_retransmissions() {
     recent.remember(first);
     Segment other = first;
     other.time_ns += 900'000;
-    expect(recent.is_copy(other), "the same IP identification within 5 ms");
+    expect(recent.find(other) != nullptr, "the same IP identification within 5 ms");
     other.ip_id = 8;
-    expect(!recent.is_copy(other), "a new IP identification is a retransmission");
+    expect(recent.find(other) == nullptr, "a new IP identification is a retransmission");
     other = first;
     other.time_ns += 6'000'000;
-    expect(!recent.is_copy(other), "too late for a mirror");
+    expect(recent.find(other) == nullptr, "too late for a mirror");
     other = first;
     other.side = 1;
-    expect(!recent.is_copy(other), "the other direction is another segment");
+    expect(recent.find(other) == nullptr, "the other direction is another segment");
     Segment six = first;
     six.seq = 2000;
     six.ip_id = 0;
     six.header_mix = 5;
     recent.remember(six);
-    expect(recent.is_copy(six), "without identification: the same header");
+    expect(recent.find(six) != nullptr, "without identification: the same header");
     six.header_mix = 6;
-    expect(!recent.is_copy(six), "without identification: new timestamps are a retransmission");
+    expect(recent.find(six) == nullptr, "without identification: new timestamps are a retransmission");
 }
 
 // Reference values of SipHash-1-3, key 00 01 .. 0f, little endian.
