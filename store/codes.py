@@ -29,7 +29,9 @@ DISSECTED = (
     Protocol.HTTP,
     Protocol.AJP,
     Protocol.CJDBC,
+    Protocol.FASTCGI,
     Protocol.POSTGRES,
+    Protocol.REDIS,
     Protocol.MYSQL,
 )
 """Protocols whose messages the engine reads; the ones that a port map may name."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from capture_packets import Packet, message_rows, read_pcap, unaccounted, write_pcap
+from capture_packets import FIN, Packet, message_rows, read_pcap, unaccounted, write_pcap
 
 from tapscope import capture
 
@@ -55,6 +55,8 @@ def shredded(packets: list[Packet], size: int) -> list[Packet]:
             head = bytearray(frame[:begin])
             struct.pack_into("!H", head, 16, begin - 14 + len(piece))
             struct.pack_into("!I", head, tcp + 4, (seq + at - begin) % 2**32)
+            if at + size < end:
+                head[tcp + 13] &= ~FIN & 0xFF
             out.append((time_ns, bytes(head) + piece))
     return out
 

@@ -12,10 +12,12 @@
 #include "dissect/ajp.hpp"
 #include "dissect/cjdbc.hpp"
 #include "dissect/dissector.hpp"
+#include "dissect/fastcgi.hpp"
 #include "dissect/http.hpp"
 #include "dissect/http2.hpp"
 #include "dissect/mysql.hpp"
 #include "dissect/postgres.hpp"
+#include "dissect/redis.hpp"
 #include "dissect/tls.hpp"
 #include "record.hpp"
 
@@ -54,7 +56,9 @@ using AnyDissector = detail::Dissectors<
     HttpDissector,
     AjpDissector,
     CjdbcDissector,
+    FastcgiDissector,
     PostgresDissector,
+    RedisDissector,
     MysqlDissector>;
 // clang-format on
 

@@ -1,0 +1,464 @@
+#include "dissect/fastcgi.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "bytes.hpp"
+#include "dissect/route.hpp"
+#include "evidence.hpp"
+
+namespace tapscope {
+
+namespace fastcgi {
+enum class Type : std::uint8_t {
+    begin_request = 1,
+    abort_request = 2,
+    end_request = 3,
+    params = 4,
+    stdin_ = 5,
+    stdout_ = 6,
+    stderr_ = 7,
+    data = 8,
+    get_values = 9,
+    get_values_result = 10,
+    unknown_type = 11,
+};
+}  // namespace fastcgi
+
+using fastcgi::Type;
+
+namespace {
+
+constexpr std::size_t kHeader = 8;
+constexpr std::size_t kFixedBody = 8;  // of BEGIN_REQUEST, END_REQUEST and UNKNOWN_TYPE
+constexpr std::size_t kMaxParams = 64 * 1024;
+constexpr std::size_t kFormBytes = 8 * 1024;
+constexpr std::size_t kMaxHead = 4096;  // bytes of a STDOUT record searched for the CGI head
+constexpr std::uint8_t kResponder = 1, kAuthorizer = 2, kFilter = 3;
+
+Type type_of(Bytes record) noexcept { return static_cast<Type>(record[1]); }
+std::uint16_t id_of(Bytes record) noexcept { return load_be16(&record[2]); }
+std::uint16_t length_of(Bytes record) noexcept { return load_be16(&record[4]); }
+std::size_t size_of(Bytes record) noexcept { return kHeader + length_of(record) + record[6]; }
+
+// A record header that `direction` may carry; `record` has it, and as much of the content as is at hand.
+bool plausible(Direction direction, Bytes record) noexcept {
+    if (record[0] != 1 || record[7] != 0) return false;
+    const std::uint16_t id = id_of(record), length = length_of(record);
+    switch (type_of(record)) {
+        case Type::begin_request:
+            if (direction != Direction::to_server || id == 0 || length != kFixedBody) return false;
+            if (record.size() < kHeader + kFixedBody) return true;
+            return record[8] == 0 && record[9] >= kResponder && record[9] <= kFilter && record[10] <= 1 &&
+                   std::all_of(record.begin() + 11, record.begin() + 16,
+                               [](std::uint8_t c) { return c == 0; });
+        case Type::abort_request:
+            return direction == Direction::to_server && id != 0 && length == 0;
+        case Type::params:
+        case Type::stdin_:
+        case Type::data:
+            return direction == Direction::to_server && id != 0;
+        case Type::get_values:
+            return direction == Direction::to_server && id == 0;
+        case Type::end_request:
+            return direction == Direction::to_client && id != 0 && length == kFixedBody &&
+                   (record.size() < kHeader + 5 || record[kHeader + 4] <= 3);
+        case Type::stdout_:
+        case Type::stderr_:
+            return direction == Direction::to_client && id != 0;
+        case Type::get_values_result:
+            return direction == Direction::to_client && id == 0;
+        case Type::unknown_type:
+            return direction == Direction::to_client && id == 0 && length == kFixedBody;
+    }
+    return false;
+}
+
+// Where records follow each other from, at or behind `from`; bytes.size() when nowhere. Three records, or up to the end.
+std::size_t find_chain(Direction direction, Bytes bytes, std::size_t from, bool only_at_start) noexcept {
+    for (std::size_t p = from; p + kHeader <= bytes.size(); ++p) {
+        std::size_t q = p, count = 0;
+        while (count < 3 && q + kHeader <= bytes.size() && plausible(direction, bytes.subspan(q))) {
+            q += size_of(bytes.subspan(q));
+            ++count;
+        }
+        // The last one may go on beyond the bytes, or the next one begin at their end.
+        const bool at_end = q >= bytes.size() || (q + kHeader > bytes.size() && bytes[q] == 1);
+        if (count == 3 || (count > 0 && at_end)) return p;
+        if (only_at_start) break;
+    }
+    return bytes.size();
+}
+
+// One length of a name-value pair: a byte below 128, or four bytes with the highest bit set.
+bool take_length(std::string_view& text, std::size_t& length) noexcept {
+    if (text.empty()) return false;
+    const auto first = static_cast<std::uint8_t>(text[0]);
+    if (first < 0x80) {
+        length = first;
+        text.remove_prefix(1);
+        return true;
+    }
+    if (text.size() < 4) return false;
+    length = load_be32(reinterpret_cast<const std::uint8_t*>(text.data())) & 0x7fffffff;
+    text.remove_prefix(4);
+    return true;
+}
+
+bool starts_folded(std::string_view text, std::string_view lower) noexcept {
+    if (text.size() < lower.size()) return false;
+    for (std::size_t i = 0; i < lower.size(); ++i)
+        if ((text[i] | 0x20) != lower[i]) return false;
+    return true;
+}
+
+}  // namespace
+
+Probe FastcgiDissector::probe(Bytes bytes, Direction direction) noexcept {
+    if (bytes.empty()) return Probe::need_more;
+    if (bytes[0] != 1) return Probe::no;
+    if (bytes.size() < kHeader) {
+        const bool begins = direction == Direction::to_server && (bytes.size() < 2 || bytes[1] == 1);
+        return begins ? Probe::need_more : Probe::no;
+    }
+    const Type first = type_of(bytes);
+    if (first == Type::begin_request && bytes.size() < kHeader + kFixedBody)
+        return plausible(direction, bytes) ? Probe::need_more : Probe::no;
+    return find_chain(direction, bytes, 0, true) == 0 ? Probe::yes : Probe::no;
+}
+
+std::size_t FastcgiDissector::wanted(Type type, std::size_t content) const noexcept {
+    switch (type) {
+        case Type::begin_request:
+        case Type::end_request:
+            return content;
+        case Type::params:
+            return body_ == Body::params ? content : 0;
+        case Type::stdin_:
+            return body_ == Body::form ? std::min(content, kFormBytes - std::min(kFormBytes, text_.size()))
+                                       : 0;
+        case Type::stdout_:
+            return head_open_ || answer_ == kNoMessage ? std::min(content, kMaxHead) : 0;
+        default:
+            return 0;
+    }
+}
+
+Parsed FastcgiDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
+    Side& s = side(direction);
+    const std::size_t size = bytes.size();
+    std::uint64_t pos = s.skip;
+    s.skip = s.partial = 0;
+    while (pos < size) {
+        if (s.lost && !find_border(direction, bytes, pos, recorder)) {
+            s.left = 0;
+            return {Step::ok, size};
+        }
+        if (pos + kHeader > size) break;
+        const Bytes rest = bytes.subspan(pos);
+        if (!plausible(direction, rest.first(std::min(rest.size(), kHeader)))) [[unlikely]] {
+            s.left = 0;
+            return {Step::malformed, pos, "fastcgi.bad_record"};
+        }
+        const std::size_t need = wanted(type_of(rest), length_of(rest));
+        if (rest.size() < kHeader + need) {
+            s.partial = static_cast<std::uint32_t>(size_of(rest));
+            break;
+        }
+        const std::uint64_t next = pos + size_of(rest);
+        record(rest.first(kHeader), rest.subspan(kHeader, need), pos, next, recorder);
+        pos = next;
+    }
+    s.left = pos < size ? static_cast<std::uint32_t>(size - pos) : 0;
+    return {Step::ok, pos};
+}
+
+void FastcgiDissector::record(Bytes header, Bytes content, std::uint64_t at, std::uint64_t next,
+                              Recorder& recorder) {
+    const std::uint16_t id = id_of(header), length = length_of(header);
+    switch (type_of(header)) {
+        case Type::begin_request:
+            return begin_request(id, content, at, recorder);
+        case Type::params:
+            if (id != request_id_ || request_ == kNoMessage) break;
+            if (length == 0) {
+                end_of_params(recorder);
+                if (role_ == kAuthorizer) {
+                    recorder.end(request_, next);
+                    request_ = kNoMessage;
+                }
+                return;
+            }
+            if (body_ != Body::params) return;
+            if (text_.size() + content.size() > kMaxParams) {
+                recorder.count("fastcgi.params_cut");
+                body_ = Body::none;
+                return;
+            }
+            text_.append(as_text(content));
+            return;
+        case Type::stdin_:
+        case Type::data:
+            if (id != request_id_ || request_ == kNoMessage) break;
+            return stdin_record(
+                content,
+                type_of(header) == (role_ == kFilter ? Type::data : Type::stdin_) ? length : std::size_t{1},
+                next, recorder);
+        case Type::abort_request:
+            recorder.count("fastcgi.abort");
+            if (request_ == kNoMessage || id != request_id_)
+                return alone(Direction::to_server, "ABORT_REQUEST", at, next, recorder);
+            recorder.end(request_, next);
+            request_ = kNoMessage;
+            return;
+        case Type::get_values:
+            return alone(Direction::to_server, "GET_VALUES", at, next, recorder);
+        case Type::get_values_result:
+            return alone(Direction::to_client, "GET_VALUES_RESULT", at, next, recorder);
+        case Type::unknown_type:
+            return alone(Direction::to_client, "UNKNOWN_TYPE", at, next, recorder);
+        case Type::stdout_:
+        case Type::stderr_:
+            if (!begin_answer(id, at, recorder)) return;
+            if (type_of(header) == Type::stderr_) {
+                if (length > 0) recorder.count("fastcgi.stderr");
+            } else if (head_open_) {
+                head(content, recorder);
+            }
+            return;
+        case Type::end_request:
+            if (begin_answer(id, at, recorder)) end_request(content, next, recorder);
+            return;
+    }
+    // A record of a request that is not the last one begun.
+    recorder.count("fastcgi.record_of_other_request");
+    if (request_ == kNoMessage) recorder.remainder(Direction::to_server, "fastcgi.record_of_other_request");
+}
+
+void FastcgiDissector::alone(Direction direction, const char* text, std::uint64_t at, std::uint64_t next,
+                             Recorder& recorder) {
+    const MessageRef open = direction == Direction::to_server ? request_ : answer_;
+    if (open != kNoMessage) return;  // inside of a message: a part of it
+    const MessageRef ref = recorder.begin(direction, MessageKind::one_way, at);
+    recorder.set_class(ref, protocol, text);
+    recorder.end(ref, next);
+}
+
+// ---- web server to application --------------------------------------------------------------------------------------
+
+// role u16, flags u8 (1: keep the connection), five zero bytes.
+void FastcgiDissector::begin_request(std::uint16_t id, Bytes content, std::uint64_t at, Recorder& recorder) {
+    if (recorder.has_request()) recorder.count("fastcgi.multiplexed");
+    began_since_loss_ = true;
+    request_id_ = id;
+    role_ = content[1];
+    request_ = recorder.begin(Direction::to_server, MessageKind::request, at, id);
+    body_ = Body::params;
+    text_.clear();
+    form_ = false;
+}
+
+void FastcgiDissector::end_of_params(Recorder& recorder) {
+    if (body_ != Body::params) return;
+    body_ = Body::none;
+    struct Extra {
+        std::string_view name, value;
+    };
+    std::array<Extra, 24> extras;
+    std::size_t extra_count = 0;
+    std::string_view method, uri, script, path_info, query, cookie, address, port;
+    std::string_view rest = text_;
+    while (!rest.empty()) {
+        std::size_t name_size = 0, value_size = 0;
+        if (!take_length(rest, name_size) || !take_length(rest, value_size) || name_size > rest.size() ||
+            value_size > rest.size() - name_size) {
+            recorder.count("fastcgi.bad_params");
+            recorder.add_flags(request_, message_flag::suspicious);
+            break;
+        }
+        const std::string_view name = rest.substr(0, name_size), value = rest.substr(name_size, value_size);
+        rest.remove_prefix(name_size + value_size);
+        if (name == "REQUEST_METHOD") {
+            method = value;
+        } else if (name == "REQUEST_URI") {
+            uri = value;
+        } else if (name == "SCRIPT_NAME") {
+            script = value;
+        } else if (name == "PATH_INFO") {
+            path_info = value;
+        } else if (name == "QUERY_STRING") {
+            query = value;
+        } else if (name == "CONTENT_TYPE") {
+            form_ = starts_folded(value, "application/x-www-form-urlencoded");
+        } else if (name == "REMOTE_ADDR") {
+            address = value;
+        } else if (name == "REMOTE_PORT") {
+            port = value;
+        } else if (name == "HTTP_COOKIE") {
+            cookie = value;
+        } else if (name.starts_with("HTTP_X_") && extra_count < extras.size()) {
+            extras[extra_count++] = {name.substr(5), value};
+        }
+    }
+    thread_local std::string target, scratch;
+    if (!uri.empty()) {
+        target.assign(uri);
+    } else {
+        target.assign(script).append(path_info);
+        if (!query.empty()) target.append("?").append(query);
+    }
+    if (method.empty()) method = "UNKNOWN";
+    recorder.set_class(request_, protocol, route_class(method, target, scratch));
+    request_evidence(recorder, request_, method, target);
+    if (!cookie.empty()) cookie_evidence(recorder, request_, cookie);
+    for (std::size_t i = 0; i < extra_count; ++i) {
+        // HTTP_X_REQUEST_ID was the header X-Request-Id.
+        std::array<char, 64> header;
+        const std::size_t n = std::min(extras[i].name.size(), header.size());
+        std::transform(extras[i].name.begin(), extras[i].name.begin() + static_cast<std::ptrdiff_t>(n),
+                       header.begin(), [](char c) { return c == '_' ? '-' : c; });
+        header_evidence(recorder, request_, {header.data(), n}, extras[i].value);
+    }
+    if (!address.empty() && !port.empty()) endpoint_evidence(recorder, request_, address, port);
+    text_.clear();
+    form_bytes_ = 0;
+    if (form_) body_ = Body::form;
+}
+
+// `length` 0 ends the request; `content` is the part of it that is looked at.
+void FastcgiDissector::stdin_record(Bytes content, std::size_t length, std::uint64_t next,
+                                    Recorder& recorder) {
+    if (body_ == Body::form) {
+        text_.append(as_text(content));
+        form_bytes_ += length;
+        if (length == 0 || text_.size() >= kFormBytes) {
+            form_evidence(recorder, request_, text_, length == 0 || text_.size() == form_bytes_);
+            body_ = Body::none;
+        }
+    }
+    if (length > 0) return;
+    recorder.end(request_, next);
+    request_ = kNoMessage;
+}
+
+// ---- application to web server --------------------------------------------------------------------------------------
+
+// False when the record is no part of an answer that can be told.
+bool FastcgiDissector::begin_answer(std::uint16_t id, std::uint64_t at, Recorder& recorder) {
+    if (answer_ != kNoMessage) {
+        if (id == answer_id_) return true;
+        recorder.count("fastcgi.interleaved_answer");
+        return false;
+    }
+    // Ids are used again only after their END_REQUEST: an answer of another id is not the oldest request's.
+    while (recorder.has_request() && recorder.front_tag(id) != id) {
+        recorder.count("fastcgi.answer_out_of_order");
+        recorder.give_up_request();
+    }
+    answer_ = recorder.begin(Direction::to_client, MessageKind::response, at);
+    answer_id_ = id;
+    status_ = -1;
+    head_open_ = true;
+    return true;
+}
+
+// CGI's head: "Status: 404 Not Found", "Location: ...", others; an empty line. Without Status it is 200, or 302.
+void FastcgiDissector::head(Bytes content, Recorder& recorder) {
+    std::string_view text = as_text(content);
+    while (!text.empty()) {
+        const std::size_t newline = text.find('\n');
+        std::string_view line = text.substr(0, newline);
+        text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+        if (line.ends_with('\r')) line.remove_suffix(1);
+        if (line.empty() && newline != std::string_view::npos) {
+            head_open_ = false;
+            break;
+        }
+        if (starts_folded(line, "status:")) {
+            line.remove_prefix(7);
+            while (line.starts_with(' ')) line.remove_prefix(1);
+            if (line.size() >= 3 && all_digits(line.substr(0, 3)))
+                status_ =
+                    static_cast<std::int16_t>((line[0] - '0') * 100 + (line[1] - '0') * 10 + (line[2] - '0'));
+        } else if (status_ < 0 && starts_folded(line, "location:")) {
+            status_ = 302;
+        }
+    }
+    if (head_open_ && content.size() < kMaxHead) return;
+    head_open_ = false;
+    if (status_ < 0) status_ = 200;
+    recorder.set_status(answer_, status_);
+    if (status_ >= 500) recorder.add_flags(answer_, message_flag::error);
+}
+
+// application status u32, protocol status u8 (0 complete, 1 cannot multiplex, 2 overloaded, 3 unknown role), 3 bytes.
+void FastcgiDissector::end_request(Bytes content, std::uint64_t next, Recorder& recorder) {
+    if (head_open_ && status_ >= 0) recorder.set_status(answer_, status_);
+    if (content[4] != 0) recorder.count("fastcgi.request_refused");
+    if (load_be32(content.data()) != 0) recorder.count("fastcgi.application_status");
+    if (content[4] != 0 || load_be32(content.data()) != 0) recorder.add_flags(answer_, message_flag::error);
+    recorder.end(answer_, next);
+    answer_ = kNoMessage;
+    head_open_ = false;
+}
+
+// ---- losses ---------------------------------------------------------------------------------------------------------
+
+void FastcgiDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
+    Side& s = side(direction);
+    if (s.lost) return;
+    if (s.partial > 0 && s.left + missing <= s.partial) {
+        // A record whose length is known; what it was to tell is not.
+        const bool to_server = direction == Direction::to_server;
+        if (to_server ? request_ != kNoMessage && body_ != Body::none : answer_ != kNoMessage) {
+            if (to_server) {
+                recorder.count("fastcgi.request_text_lost");
+                body_ = Body::none;
+            }
+            head_open_ = to_server && head_open_;
+            s.skip = static_cast<std::uint32_t>(s.partial - s.left - missing);
+            s.left = s.partial = 0;
+            return recorder.borders_kept();
+        }
+    }
+    s = {};
+    s.lost = true;
+    recorder.remainder(direction, "fastcgi.resynchronisation");
+    if (direction == Direction::to_client) {
+        began_since_loss_ = false;
+        return;
+    }
+    body_ = Body::none;
+}
+
+// Record borders are unknown. Finds the next one at or behind `pos` and the state to go on with.
+bool FastcgiDissector::find_border(Direction direction, Bytes bytes, std::uint64_t& pos, Recorder& recorder) {
+    recorder.remainder(direction, "fastcgi.resynchronisation");
+    const std::size_t found = find_chain(direction, bytes, pos, false);
+    if (found == bytes.size()) return false;
+    Side& s = side(direction);
+    s.lost = false;
+    pos = found;
+    if (direction == Direction::to_client && answer_ != kNoMessage &&
+        (began_since_loss_ || id_of(bytes.subspan(found)) != answer_id_)) {
+        recorder.end(answer_, 0);  // the web server went on: that answer was over
+        answer_ = kNoMessage;
+    }
+    return true;
+}
+
+void FastcgiDissector::on_end(Direction direction, Recorder& recorder) {
+    if (direction == Direction::to_server) {
+        if (request_ != kNoMessage && body_ == Body::params) recorder.count("fastcgi.request_cut");
+        return;
+    }
+    if (answer_ == kNoMessage) return;
+    if (head_open_ && status_ >= 0) recorder.set_status(answer_, status_);
+    recorder.add_flags(answer_, message_flag::unfinished);  // END_REQUEST is missing
+    recorder.end_with_stream(answer_);
+    answer_ = kNoMessage;
+}
+
+}  // namespace tapscope

@@ -1,0 +1,225 @@
+"""FastCGI between nginx and php-fpm, and records made up for what those two never do."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from capture_packets import CLIENT, SERVER, Dialogue, unaccounted, write_pcap
+from dissect_checks import (
+    ERROR,
+    ONE_WAY,
+    REQUEST,
+    RESPONSE,
+    check_late_start,
+    check_loss,
+    check_segmentation,
+    read,
+)
+
+from tapscope import capture
+from tapscope.store.codes import Protocol
+
+PCAPS = Path(__file__).resolve().parent.parent / "pcaps/fastcgi"
+NAMES = sorted(path.name for path in PCAPS.glob("*.pcap*"))
+
+
+def record(kind: int, content: bytes = b"", request: int = 1, padding: int = 0) -> bytes:
+    head = struct.pack("!BBHHBB", 1, kind, request, len(content), padding, 0)
+    return head + content + b"\0" * padding
+
+
+def begin(request: int = 1, role: int = 1, keep: int = 1) -> bytes:
+    return record(1, struct.pack("!HB5x", role, keep), request)
+
+
+def length(n: int) -> bytes:
+    return bytes([n]) if n < 128 else struct.pack("!I", n | 0x80000000)
+
+
+def params(request: int = 1, **values: str) -> bytes:
+    body = b"".join(length(len(k)) + length(len(v)) + k.encode() + v.encode() for k, v in values.items())
+    return record(4, body, request, -len(body) % 8) + record(4, b"", request)
+
+
+def get(uri: str, request: int = 1, **more: str) -> bytes:
+    return (
+        begin(request)
+        + params(request, REQUEST_METHOD="GET", REQUEST_URI=uri, **more)
+        + record(5, b"", request)
+    )
+
+
+def answer(text: bytes, request: int = 1) -> bytes:
+    return record(6, text, request, -len(text) % 8) + record(6, b"", request) + end(request)
+
+
+def end(request: int = 1, application: int = 0, protocol: int = 0) -> bytes:
+    return record(3, struct.pack("!IB3x", application, protocol), request)
+
+
+OK = b"Content-Type: text/html\r\n\r\nhello"
+
+
+def talk(tmp_path: Path, *parts: tuple[int, bytes], cut: int = 0) -> capture.CaptureTables:
+    dialogue = Dialogue(server_port=9000).open()
+    for side, data in parts:
+        dialogue.send(side, data, cuts=range(0, len(data), cut) if cut else ())
+    dialogue.close()
+    tables = read(write_pcap(tmp_path / "talk.pcap", dialogue.packets))
+    assert unaccounted(tables) == []
+    return tables
+
+
+def calls(
+    tables: capture.CaptureTables, protocol: Protocol = Protocol.FASTCGI
+) -> list[tuple[str, int | None]]:
+    """Class text of every request and the status of its answer (None: no answer)."""
+    m = tables.messages
+    answers = {int(m["request"][i]): int(m["status"][i]) for i in np.flatnonzero(m["kind"] == RESPONSE)}
+    rows = np.flatnonzero((m["protocol"] == protocol) & (m["kind"] == REQUEST))
+    return [
+        (tables.classes[m["class_id"][i]][1] if m["class_id"][i] >= 0 else "", answers.get(int(i)))
+        for i in rows
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_requests_are_those_of_http_with_the_same_statuses_and_evidence(name: str) -> None:
+    tables = read(PCAPS / name)
+    assert unaccounted(tables) == []
+    assert calls(tables) == calls(tables, Protocol.HTTP)
+    assert [status for _, status in calls(tables)] == [200, 200, 404, 302, 503, *[200] * 7]
+    assert tables.connections["unparsed_to_server"].sum() == 0
+    assert tables.connections["unparsed_to_client"].sum() == 0
+    m, e = tables.messages, tables.evidence
+
+    def tokens(protocol: Protocol) -> list[set[tuple[int, int, int]]]:
+        rows = np.flatnonzero((m["protocol"] == protocol) & (m["kind"] == REQUEST))
+        return [
+            {
+                (int(e["slot"][i]), int(e["kind"][i]), int(e["hash"][i]))
+                for i in np.flatnonzero(e["message"] == row)
+            }
+            for row in rows
+        ]
+
+    assert tokens(Protocol.FASTCGI) == tokens(Protocol.HTTP)
+    errors = (m["protocol"] == Protocol.FASTCGI) & (m["flags"] & ERROR > 0)
+    assert m["status"][errors].tolist() == [503]
+    assert tables.counter("fastcgi.stderr") == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_segmentation_does_not_matter(name: str, tmp_path: Path) -> None:
+    check_segmentation(PCAPS / name, tmp_path, (13, 200))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_joined_late_no_answer_goes_to_another_s_request(name: str, tmp_path: Path) -> None:
+    check_late_start(PCAPS / name, tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lost_packet_leaves_a_gap_but_no_wrong_pair(name: str, tmp_path: Path) -> None:
+    check_loss(PCAPS / name, tmp_path, 0.97)
+
+
+def test_cut_at_every_byte_nothing_changes(tmp_path: Path) -> None:
+    form = params(
+        REQUEST_METHOD="POST",
+        SCRIPT_NAME="/story",
+        QUERY_STRING="id=7",
+        CONTENT_TYPE="application/x-www-form-urlencoded",
+    )
+    parts = [
+        (CLIENT, begin() + form + record(5, b"a=1&b=2") + record(5)),
+        (SERVER, record(7, b"a warning") + answer(b"Status: 404 Not Found\r\n\r\nno")),
+        (CLIENT, get("/story/17", HTTP_X_ID="v" * 200)),
+        (SERVER, record(6, b"Content-Type: a/b\r\n") + record(6, b"Status: 500 no\r\n\r\n") + end()),
+    ]
+    whole = talk(tmp_path, *parts)
+    assert calls(whole) == [("POST /story ?id", 404), ("GET /story/{n}", 500)]
+    for cut in (1, 2, 3, 7):
+        pieces = talk(tmp_path, *parts, cut=cut)
+        assert calls(pieces) == calls(whole)
+        assert sorted(pieces.evidence["hash"].tolist()) == sorted(whole.evidence["hash"].tolist())
+        assert pieces.messages["wire_bytes"].tolist() == whole.messages["wire_bytes"].tolist()
+
+
+def test_parameters_may_be_spread_over_records(tmp_path: Path) -> None:
+    whole = params(REQUEST_METHOD="GET", REQUEST_URI="/story/17?page=2")
+    body = whole[8 : 8 + struct.unpack_from("!H", whole, 4)[0]]
+    spread = b"".join(record(4, body[i : i + 9]) for i in range(0, len(body), 9)) + record(4)
+    tables = talk(tmp_path, (CLIENT, begin() + spread + record(5)), (SERVER, answer(OK)))
+    assert calls(tables) == [("GET /story/{n} ?page", 200)]
+
+
+def test_an_answer_lasts_until_its_request_is_ended(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, get("/a")),
+        (SERVER, record(6, OK) + record(6)),
+        (SERVER, end()),
+        (CLIENT, get("/b")),
+        (SERVER, answer(OK)),
+    )
+    m = tables.messages
+    assert calls(tables) == [("GET /a", 200), ("GET /b", 200)]
+    first = int(np.flatnonzero(m["kind"] == RESPONSE)[0])
+    assert m["end_ns"][first] > m["begin_ns"][first]
+
+
+def test_refusal_application_status_and_abort(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, get("/a")),
+        (SERVER, end(protocol=2)),
+        (CLIENT, get("/b")),
+        (SERVER, record(6, OK) + end(application=1)),
+        (CLIENT, get("/c") + record(2)),
+        (SERVER, end()),
+        (CLIENT, record(9, b"\x0e\0FCGI_MAX_CONNS", 0)),
+        (SERVER, record(10, b"\x0e\x01FCGI_MAX_CONNS9", 0)),
+    )
+    m = tables.messages
+    assert calls(tables) == [("GET /a", -1), ("GET /b", 200), ("GET /c", -1)]
+    assert (m["flags"][m["kind"] == RESPONSE] & ERROR > 0).tolist() == [True, True, False]
+    assert (m["kind"] == ONE_WAY).sum() == 3
+    assert tables.counter("fastcgi.abort") == 1
+
+
+def test_multiplexed_answers_are_told_apart_by_their_id(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, get("/a", 1) + get("/b", 2)),
+        (SERVER, answer(b"Status: 201 x\r\n\r\n", 1) + answer(b"Status: 202 x\r\n\r\n", 2)),
+        (CLIENT, get("/c", 1) + get("/d", 2)),
+        (SERVER, answer(b"Status: 204 x\r\n\r\n", 2) + answer(b"Status: 203 x\r\n\r\n", 1)),
+    )
+    # Out of order: the answer to /d is given to /d, the one to /c to nobody.
+    assert calls(tables) == [("GET /a", 201), ("GET /b", 202), ("GET /c", None), ("GET /d", 204)]
+    assert tables.counter("fastcgi.answer_out_of_order") == 1
+
+
+@pytest.mark.parametrize("bad", [b"\x02" + get("/x")[1:], b"\x01\x63" + get("/x")[2:]])
+def test_records_that_cannot_be_are_named(bad: bytes, tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, get("/a")),
+        (SERVER, answer(OK)),
+        (CLIENT, bad),
+        (CLIENT, get("/b")),
+        (SERVER, answer(OK)),
+    )
+    assert tables.counter("fastcgi.bad_record") == 1
+    assert calls(tables) == [("GET /a", 200), ("GET /b", 200)]
+
+
+def test_lengths_of_parameters_beyond_the_record_are_named(tmp_path: Path) -> None:
+    body = b"\xff\xff\xff\xff\xff\xff\xff\xffx"
+    tables = talk(tmp_path, (CLIENT, begin() + record(4, body) + record(4) + record(5)), (SERVER, answer(OK)))
+    assert calls(tables) == [("UNKNOWN ", 200)]
+    assert tables.counter("fastcgi.bad_params") == 1

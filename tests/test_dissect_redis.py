@@ -1,0 +1,202 @@
+"""Redis as redis-cli, redis-benchmark and plain sockets speak it, and commands made up for the borders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from capture_packets import CLIENT, SERVER, Dialogue, unaccounted, write_pcap
+from dissect_checks import (
+    ERROR,
+    ONE_WAY,
+    REQUEST,
+    RESPONSE,
+    check_late_start,
+    check_loss,
+    check_segmentation,
+    read,
+)
+
+from tapscope import capture
+from tapscope.store.codes import Protocol
+
+PCAPS = Path(__file__).resolve().parent.parent / "pcaps/redis"
+NAMES = sorted(path.name for path in PCAPS.glob("*.pcap*"))
+
+# file: requests, one-way messages, errors
+COUNTS = {
+    "benchmark.pcap": (244, 0, 0),
+    "blocking.pcap": (3, 0, 0),
+    "cli.pcap.gz": (21, 0, 2),
+    "cli_resp3.pcap.gz": (22, 0, 2),
+    "pipeline.pcap.gz": (69, 2, 0),
+    "pubsub.pcap": (7, 5, 0),
+    "resp3.pcap": (14, 2, 1),
+    "streams.pcap": (6, 0, 0),
+}
+
+
+def command(*words: str) -> bytes:
+    return "".join([f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]).encode()
+
+
+def talk(tmp_path: Path, *parts: tuple[int, bytes]) -> capture.CaptureTables:
+    dialogue = Dialogue(server_port=6379).open()
+    for side, data in parts:
+        dialogue.send(side, data)
+    dialogue.close()
+    tables = read(write_pcap(tmp_path / "talk.pcap", dialogue.packets))
+    assert unaccounted(tables) == []
+    return tables
+
+
+def calls(tables: capture.CaptureTables) -> list[tuple[str, int | None]]:
+    """Class text of every request and the status of its answer (None: no answer)."""
+    m = tables.messages
+    answers = {int(m["request"][i]): int(m["status"][i]) for i in np.flatnonzero(m["kind"] == RESPONSE)}
+    rows = np.flatnonzero((m["protocol"] == Protocol.REDIS) & (m["kind"] == REQUEST))
+    return [(tables.classes[m["class_id"][i]][1], answers.get(int(i))) for i in rows]
+
+
+def test_every_capture_is_counted() -> None:
+    assert sorted(COUNTS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_is_found_and_answered(name: str) -> None:
+    tables = read(PCAPS / name)
+    m = tables.messages
+    requests = np.flatnonzero(m["kind"] == REQUEST)
+    assert sorted(m["request"][m["kind"] == RESPONSE].tolist()) == requests.tolist()
+    found = (len(requests), int((m["kind"] == ONE_WAY).sum()), int((m["flags"] & ERROR > 0).sum()))
+    assert found == COUNTS[name]
+    assert unaccounted(tables) == []
+    if name not in ("streams.pcap", "pipeline.pcap.gz"):
+        assert tables.connections["unparsed_to_server"].sum() == 0
+        assert tables.connections["unparsed_to_client"].sum() == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_segmentation_does_not_matter(name: str, tmp_path: Path) -> None:
+    small = name in ("blocking.pcap", "pubsub.pcap", "resp3.pcap", "streams.pcap", "benchmark.pcap")
+    check_segmentation(PCAPS / name, tmp_path, (1, 2, 7) if small else (11, 300))
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if name not in ("benchmark.pcap", "pipeline.pcap.gz")]
+)
+def test_joined_late_no_answer_goes_to_another_s_request(name: str, tmp_path: Path) -> None:
+    check_late_start(PCAPS / name, tmp_path)
+
+
+# A lost packet of a pipeline takes the pairing of all that is under way: only their order tells them apart.
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("cli.pcap.gz", 0.9),
+        ("pipeline.pcap.gz", 0.85),
+        ("resp3.pcap", 0.85),
+        ("pubsub.pcap", 0.8),
+        ("blocking.pcap", 0.5),
+    ],
+)
+def test_a_lost_packet_leaves_a_gap_but_no_wrong_pair(name: str, share: float, tmp_path: Path) -> None:
+    check_loss(PCAPS / name, tmp_path, share)
+
+
+def test_classes_hold_the_name_space_of_a_key_and_no_value() -> None:
+    found = [text for text, _ in calls(read(PCAPS / "cli.pcap.gz"))]
+    assert found[1:9] == [
+        "SET user:*",
+        "GET user:*",
+        "GET user:*",
+        "HSET session:*",
+        "HGETALL session:*",
+        "INCR",
+        "LPUSH queue:*",
+        "LRANGE queue:*",
+    ]
+    assert "CONFIG GET" in found
+    assert "CLIENT SETNAME" in found
+    assert "ZREVRANGEBYSCORE" in found
+
+
+def test_keys_and_the_numbers_in_them_are_evidence(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, command("GET", "user:42:name") + command("HGET", "users", "42") + command("AUTH", "secret")),
+        (SERVER, b"$3\r\nAda\r\n$3\r\nAda\r\n+OK\r\n"),
+    )
+    e = tables.evidence
+    number = e["hash"][(e["message"] == 0) & (e["kind"] == 2)].tolist()
+    assert number == e["hash"][(e["message"] == 1) & (e["kind"] == 2)].tolist()
+    assert (e["message"] == 2).sum() == 0
+    results = e["hash"][e["kind"] == 5].tolist()
+    assert len(results) == 2
+    assert len(set(results)) == 1
+
+
+def test_replies_of_every_type_end_where_they_should(tmp_path: Path) -> None:
+    replies = [
+        b"+OK\r\n",
+        b"-ERR no\r\n",
+        b":-7\r\n",
+        b"$-1\r\n",
+        b"$0\r\n\r\n",
+        b"*-1\r\n",
+        b"*0\r\n",
+        b"*2\r\n*2\r\n:1\r\n$1\r\na\r\n*0\r\n",
+        b"_\r\n",
+        b"#t\r\n",
+        b",1.5\r\n",
+        b"(123456789012345678901234567890\r\n",
+        b"!3\r\nERR\r\n",
+        b"=7\r\ntxt:abc\r\n",
+        b"%1\r\n+a\r\n~2\r\n:1\r\n:2\r\n",
+        b"|1\r\n+ttl\r\n:3\r\n*1\r\n:4\r\n",
+    ]
+    tables = talk(tmp_path, (CLIENT, command("PING") * len(replies)), (SERVER, b"".join(replies)))
+    m = tables.messages
+    sizes = m["wire_bytes"][m["kind"] == RESPONSE].tolist()
+    assert sizes == [len(reply) for reply in replies]
+    assert (m["flags"][m["kind"] == RESPONSE] & ERROR > 0).tolist() == [
+        reply[:1] in b"-!" for reply in replies
+    ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"*1\r\n$99999\r\n",
+        b"*99999999999\r\n",
+        b"*1\r\n$4\r\nG\0T!\r\n",
+        b"*2\r\n$3\r\nGET\r\n:1\r\n",
+        b"*" + b"1" * 40,
+    ],
+)
+def test_commands_that_cannot_be_are_named(bad: bytes, tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, command("PING")),
+        (SERVER, b"+PONG\r\n"),
+        (CLIENT, bad),
+        (SERVER, b"-ERR Protocol error\r\n"),
+        (CLIENT, command("GET", "a")),
+        (SERVER, b"$1\r\n1\r\n"),
+    )
+    assert calls(tables) == [("PING", 0), ("GET", 0)]
+    assert sum(value for name, value, _ in tables.counters if name.startswith("redis.bad")) >= 1
+
+
+@pytest.mark.parametrize("bad", [b"*99999999999\r\n", b"$-7\r\n", b"?\r\n", b"$x\r\n", b"+" + b"x" * 70_000])
+def test_replies_that_cannot_be_are_named(bad: bytes, tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, command("GET", "a")),
+        (SERVER, bad),
+        (CLIENT, command("GET", "b")),
+        (SERVER, b"$1\r\n1\r\n"),
+    )
+    assert calls(tables)[1] == ("GET", 0)
+    assert tables.counter("redis.bad_reply") + tables.counter("redis.long_line") == 1
