@@ -322,7 +322,7 @@ def test_port_map_overrides_content(tmp_path: Path) -> None:
     tables = capture.read_files([path], port_map={80: codes.Protocol.AJP})
     assert tables.connections["protocol"].tolist() == [codes.Protocol.AJP]
     with pytest.raises(TapscopeError, match="no dissector"):
-        capture.read_files([path], port_map={80: codes.Protocol.REDIS})
+        capture.read_files([path], port_map={80: codes.Protocol.GRPC})
     with pytest.raises(TapscopeError, match="not a TCP port"):
         capture.read_files([path], port_map={0: codes.Protocol.HTTP})
 
