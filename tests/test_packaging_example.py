@@ -38,7 +38,7 @@ def test_the_walked_example_works(tmp_path: Path) -> None:
     # The edit that the document asks for: the include and the alternative.
     registry = tmp_path / "capture/src/dissect/registry.hpp"
     text, edits = re.subn(
-        r"(using AnyDissector =\s*std::variant<[^;]*?)>;", r"\1, MemcachedDissector>;", registry.read_text()
+        r"(using AnyDissector =\s*[\w:]+<[^;]*?)>;", r"\1, MemcachedDissector>;", registry.read_text()
     )
     assert edits == 1
     registry.write_text(text.replace("#pragma once\n", '#pragma once\n#include "dissect/memcached.hpp"\n', 1))
