@@ -13,8 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dissect/tls_keys.hpp"
 #include "engine.hpp"
 #include "source/byte_stream.hpp"
+#include "source/merge.hpp"
 #include "source/packet.hpp"
 
 namespace tapscope::bindings {
@@ -38,6 +40,8 @@ py::list export_counters(Recorder& recorder);
 // read_files.cpp
 Settings make_settings(const py::bytes& salt, bool keep_text, const PortMap& port_map);
 void set_limits(Settings& settings, const std::unordered_map<std::string, std::int64_t>& values);
+// Secrets come before the packets that need them: a pcapng file holds them in a block of their own.
+void take_secrets(const MergedSources& sources, TlsKeyLog& keys);
 void define_read_files(py::module_& m);
 
 // live.cpp

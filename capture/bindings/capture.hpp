@@ -21,20 +21,27 @@ public:
         live_ = std::move(input);
         dissect_ = dissect;
     }
-    void read_files(std::unique_ptr<MergedSources> files) { files_ = std::move(files); }
+    // `keys` get what pcapng files hold.
+    void read_files(std::unique_ptr<MergedSources> files, std::shared_ptr<TlsKeyLog> keys) {
+        files_ = std::move(files);
+        tls_keys_ = std::move(keys);
+    }
     Counters& counters() noexcept { return engine_.recorder().counters; }
 
-    // Takes packets for `milliseconds`, or until there are `packets` (at least as many as so far) in total. False when there will be no more.
+    // Takes packets for `milliseconds`, or until there are `packets` (at least as many as so far) in total. False
+    // when there will be no more.
     bool run(int milliseconds, std::uint64_t packets) {
         const py::gil_scoped_release no_gil;
         const Clock::time_point until = Clock::now() + std::chrono::milliseconds(milliseconds);
         do {
             if (at_ == batch_.size()) {
                 at_ = 0;
-                if (live_)
+                if (live_) {
                     live_->fill(batch_);
-                else
+                } else {
                     files_->fill(batch_);
+                    take_secrets(*files_, *tls_keys_);
+                }
                 if (batch_.empty() && !live_) return false;
             }
             const std::size_t n = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
@@ -100,6 +107,7 @@ private:
     Engine engine_;
     std::unique_ptr<LiveInput> live_;
     std::unique_ptr<MergedSources> files_;
+    std::shared_ptr<TlsKeyLog> tls_keys_;  // of files
     std::vector<Packet> batch_;
     std::size_t at_ = 0;  // packets of the batch that were taken
     std::uint64_t packets_ = 0;

@@ -23,13 +23,15 @@ std::unique_ptr<Capture> of_files(const std::vector<std::string>& paths, const p
     Settings settings = make_settings(salt, keep_text, port_map);
     set_limits(settings, limits);
     settings.limits.handed_over = true;
+    settings.tls_keys = std::make_shared<TlsKeyLog>();
     auto capture = std::make_unique<Capture>(settings);
     const py::gil_scoped_release no_gil;
     std::vector<std::unique_ptr<Source>> opened;
     for (const std::string& path : paths)
         opened.push_back(open_file(path, static_cast<std::uint16_t>(opened.size()), capture->counters()));
-    capture->read_files(std::make_unique<MergedSources>(std::move(opened), capture->counters(),
-                                                        settings.reorder_window_ns));
+    capture->read_files(
+        std::make_unique<MergedSources>(std::move(opened), capture->counters(), settings.reorder_window_ns),
+        settings.tls_keys);
     return capture;
 }
 

@@ -51,15 +51,14 @@ void set_limits(Settings& settings, const std::unordered_map<std::string, std::i
     }
 }
 
-namespace {
-
-// Secrets come before the packets that need them: a pcapng file holds them in a block of their own.
-void take_secrets(const MergedSources& sources, const Settings& settings) {
+void take_secrets(const MergedSources& sources, TlsKeyLog& keys) {
     for (const auto& source : sources.sources()) {
         const std::string lines = source->take_secrets();
-        if (!lines.empty()) settings.tls_keys->add(lines);
+        if (!lines.empty()) keys.add(lines);
     }
 }
+
+namespace {
 
 py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt, bool keep_text,
                     const PortMap& port_map, const Progress& progress,
@@ -92,7 +91,7 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
         while (!interrupted) {
             sources.fill(batch);
             if (batch.empty()) break;
-            take_secrets(sources, settings);
+            take_secrets(sources, *settings.tls_keys);
             engine.packets(batch);
             interrupted = pulse.interrupted(sources.bytes_done(), sources.bytes_total());
         }
