@@ -18,14 +18,15 @@ class Capture:
     """A capture that hands over its tables while it runs. One thread at a time."""
 
     @staticmethod
-    def of_interface(
+    def of_interfaces(
         *,
-        interface: str,
+        interfaces: Sequence[str],
         snaplen: int,
         filter: str,
-        write: str,
         ring_bytes: int,
         promiscuous: bool,
+        clock: str,
+        fanout: int,
         salt: bytes,
         keep_text: bool,
         port_map: Mapping[int, int],
@@ -41,6 +42,7 @@ class Capture:
         port_map: Mapping[int, int],
         limits: Mapping[str, int],
     ) -> Capture: ...
+    def write_to(self, *, path: str, bytes: int, seconds: int, files: int, snaplen: int) -> None: ...
     def run(self, milliseconds: int, packets: int) -> bool: ...
     def rows(self) -> int: ...
     def finish(self) -> None: ...

@@ -39,11 +39,23 @@ and counts packets."""
 
 
 @dataclass(frozen=True)
+class Rotation:
+    """When a packet file is followed by another one: at a size or after a time; 0: never. With a size, `files`
+    files are written in a ring; with a time, so many are written and then the capture ends; 0: no bound."""
+
+    bytes: int = 0
+    seconds: int = 0
+    files: int = 0
+
+
+@dataclass(frozen=True)
 class LiveSettings:
     """What to capture. `interface` is one of the kernel's, or "dpdk:DEVICE" (see ``capture.dpdk``), which has
-    `queues` receive queues and no filter, snap length or ring. `filter` is a BPF expression, `write` a pcap
-    file that gets every packet, `ring_bytes` the size of the kernel's ring; `seconds` and `packets` end the
-    capture, None: never."""
+    `queues` receive queues and no filter, snap length or ring; several interfaces are joined by commas.
+    `filter` is a BPF expression, `write` a pcap file that gets every packet, in turns as `rotation` says;
+    `ring_bytes` is the size of the kernel's ring, `clock` libpcap's name of a time stamp type ("": the
+    kernel's), `fanout` the number of a group of processes that share an interface. `seconds` and `packets`
+    end the capture, None: never."""
 
     interface: str
     seconds: float | None = None
@@ -51,8 +63,11 @@ class LiveSettings:
     snaplen: int = 262144
     filter: str = ""
     write: str | Path | None = None
+    rotation: Rotation = field(default_factory=Rotation)
     ring_bytes: int = 64 * 1024 * 1024
     promiscuous: bool = True
+    clock: str = ""
+    fanout: int | None = None
     keep_text: bool = False
     port_map: Mapping[int, int] = field(default_factory=dict)
     queues: int = 1
@@ -94,10 +109,10 @@ def capture_live(
         snaplen,
         filter,
         write,
-        ring_bytes,
-        promiscuous,
-        keep_text,
-        port_map or {},
+        ring_bytes=ring_bytes,
+        promiscuous=promiscuous,
+        keep_text=keep_text,
+        port_map=port_map or {},
     )
     with _source_errors():
         capture = _open(settings, checked_salt(salt), handed_over=False, dissect=True)
@@ -143,9 +158,9 @@ def capture_to_spool(
             if user is not None:
                 np.savez(io.BytesIO(), nothing=np.zeros(0))  # imports what the user may not be able to read
                 _native.drop_privileges(user)
-        source = capture.status()["sources"][0]
+        sources = capture.status()["sources"]
         if writer is not None:
-            writer.begin(_describe(settings, source))
+            writer.begin(_describe(settings, sources))
     except BaseException:
         if writer is not None:
             writer.spool.abandon()
@@ -234,7 +249,7 @@ class _Run:
 
     def _status(self) -> dict[str, Any]:
         status = self._capture.status()
-        (source,) = status.pop("sources")
+        source = _total(status.pop("sources"))
         if self._writer is None:
             return {"packets": status["packets"]} | _drops(source)
         return status | _drops(source) | self._writer.status() | {"late_segments": self._late}
@@ -304,13 +319,13 @@ class _Writer:
 
 def _open(settings: LiveSettings, salt: bytes, *, handed_over: bool, dissect: bool) -> _native.Capture:
     if settings.interface.startswith(dpdk.PREFIX):
-        if settings.filter or settings.write is not None:
+        if settings.filter:
             raise TapscopeError(
-                "DPDK captures have no filter and write no packet file",
-                remedy="Leave out the filter and -w, or capture on the kernel's interface.",
+                "DPDK captures have no filter",
+                remedy="Leave out the filter, or capture on the kernel's interface.",
                 exit_code=ExitCode.USAGE,
             )
-        return dpdk.open_device(
+        capture = dpdk.open_device(
             settings.interface.removeprefix(dpdk.PREFIX),
             queues=settings.queues,
             promiscuous=settings.promiscuous,
@@ -319,19 +334,31 @@ def _open(settings: LiveSettings, salt: bytes, *, handed_over: bool, dissect: bo
             port_map=checked_ports(settings.port_map),
             handed_over=handed_over,
         )
-    return _native.Capture.of_interface(
-        interface=settings.interface,
-        snaplen=settings.snaplen,
-        filter=settings.filter,
-        write="" if settings.write is None else os.fspath(settings.write),
-        ring_bytes=settings.ring_bytes,
-        promiscuous=settings.promiscuous,
-        salt=salt,
-        keep_text=settings.keep_text,
-        port_map=checked_ports(settings.port_map),
-        handed_over=handed_over,
-        dissect=dissect,
-    )
+    else:
+        capture = _native.Capture.of_interfaces(
+            interfaces=settings.interface.split(","),
+            snaplen=settings.snaplen,
+            filter=settings.filter,
+            ring_bytes=settings.ring_bytes,
+            promiscuous=settings.promiscuous,
+            clock=settings.clock,
+            fanout=-1 if settings.fanout is None else settings.fanout,
+            salt=salt,
+            keep_text=settings.keep_text,
+            port_map=checked_ports(settings.port_map),
+            handed_over=handed_over,
+            dissect=dissect,
+        )
+    if settings.write is not None:
+        turn = settings.rotation
+        capture.write_to(
+            path=os.fspath(settings.write),
+            bytes=turn.bytes,
+            seconds=turn.seconds,
+            files=turn.files,
+            snaplen=settings.snaplen,
+        )
+    return capture
 
 
 def _limit(settings: LiveSettings) -> int:
@@ -346,14 +373,19 @@ def _drops(source: dict[str, Any]) -> dict[str, Any]:
     return {key: source.get(key) for key in ("received", "dropped_by_kernel", "dropped_by_interface")}
 
 
-def _describe(settings: LiveSettings, source: dict[str, Any]) -> dict[str, Any]:
+def _total(sources: list[dict[str, Any]]) -> dict[str, Any]:
+    """Drops of all interfaces; a number that one of them does not know is not known."""
+    keys = [key for key in ("received", "dropped_by_kernel", "dropped_by_interface") if key in sources[0]]
+    return {key: sum(int(source[key]) for source in sources) for key in keys}
+
+
+def _describe(settings: LiveSettings, sources: list[dict[str, Any]]) -> dict[str, Any]:
+    source = sources[0]
     return {
         "interface": settings.interface,
         "link_type": source["link_type"],
         "ts_resolution": source["ts_resolution"],
-        "clock": dpdk.CLOCK
-        if settings.interface.startswith(dpdk.PREFIX)
-        else "kernel, when it got the packet",
+        "clock": source.get("clock", dpdk.CLOCK),
         "snaplen": settings.snaplen,
         "filter": settings.filter,
         "keep_text": settings.keep_text,

@@ -42,6 +42,11 @@ class LiveOptions:
     seconds: float | None = None
     ring_bytes: int = 64 * 1024 * 1024
     queues: int = 1
+    file_bytes: int = 0
+    file_seconds: int = 0
+    file_count: int = 0
+    clock: str = ""
+    fanout: int | None = None
     promiscuous: bool = True
     user: str | None = None
     filter: str = ""
@@ -59,18 +64,25 @@ def interfaces() -> list[str]:
     return [name for _, name in socket.if_nameindex()] + ["any"]
 
 
+def _names(options: LiveOptions) -> list[str]:
+    """The interfaces one by one; what DPDK calls a device may hold commas."""
+    whole = options.interface
+    return [whole] if whole.startswith("dpdk:") else whole.split(",")
+
+
 def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str, Any]:
     """Capture until the end that the options name, a signal, or Ctrl-C; returns what was counted, and where
     everything lies."""
-    if not options.interface.startswith("dpdk:") and options.interface not in interfaces():
-        raise TapscopeError(
-            f"there is no interface {options.interface!r}",
-            remedy=f"There are: {', '.join(interfaces())}.",
-            exit_code=ExitCode.USAGE,
-        )
+    for name in _names(options):
+        if not name.startswith("dpdk:") and name not in interfaces():
+            raise TapscopeError(
+                f"there is no interface {name!r}",
+                remedy=f"There are: {', '.join(interfaces())}.",
+                exit_code=ExitCode.USAGE,
+            )
     if options.output is not None:
         return _capture_and_trace(options, options.output, progress)
-    from tapscope.capture.live import Control, LiveSettings, capture_to_spool
+    from tapscope.capture.live import Control, LiveSettings, Rotation, capture_to_spool
     from tapscope.capture.spool import SpoolBound
 
     settings = LiveSettings(
@@ -82,6 +94,9 @@ def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str,
         write=options.packet_file,
         ring_bytes=options.ring_bytes,
         queues=options.queues,
+        rotation=Rotation(options.file_bytes, options.file_seconds, options.file_count),
+        clock=options.clock,
+        fanout=options.fanout,
         promiscuous=options.promiscuous,
         keep_text=options.keep_text,
         port_map=port_codes(options.port_map),
@@ -202,11 +217,17 @@ def _capture_and_trace(options: LiveOptions, output: Path, progress: Progress | 
 
 
 def _arguments(options: LiveOptions, spool: Path) -> list[str]:
-    words = ["-i", options.interface, "--spool", str(spool), "--json", "-s", str(options.snaplen)]
+    words = [word for name in _names(options) for word in ("-i", name)]
+    words += ["--spool", str(spool), "--json", "-s", str(options.snaplen)]
     words += ["--buffer-mb", str(options.ring_bytes // 2**20), "--queues", str(options.queues)]
     for option, value in (
         ("-w", options.packet_file),
         ("-c", options.count),
+        ("-C", options.file_bytes // 1_000_000 or None),
+        ("-G", options.file_seconds or None),
+        ("-W", options.file_count or None),
+        ("-j", options.clock or None),
+        ("--fanout", options.fanout),
         ("-Z", options.user),
         ("--duration", None if options.seconds is None else f"{options.seconds * 1e9:.0f}ns"),
         ("--spool-size", None if options.spool_bytes is None else f"{options.spool_bytes / 1000}KB"),

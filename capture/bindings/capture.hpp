@@ -7,6 +7,7 @@
 #include "bindings.hpp"
 #include "source/live_input.hpp"
 #include "source/merge.hpp"
+#include "source/packet_file.hpp"
 
 namespace tapscope::bindings {
 
@@ -25,6 +26,18 @@ public:
     void read_files(std::unique_ptr<MergedSources> files, std::shared_ptr<TlsKeyLog> keys) {
         files_ = std::move(files);
         tls_keys_ = std::move(keys);
+    }
+    // Every packet goes to pcap files, too. All interfaces must have one link type.
+    void write_to(const std::string& path, std::uint64_t bytes, std::int64_t seconds, std::uint32_t files,
+                  std::uint32_t snaplen) {
+        const auto told = reports();
+        for (const SourceReport* report : told)
+            if (report->link_types != told.front()->link_types)
+                throw SourceError("the interfaces have different link types", path, -1,
+                                  "Write one file for each interface.");
+        written_ = std::make_unique<PacketFile>(path, Rotation{bytes, seconds, files},
+                                                static_cast<LinkType>(told.front()->link_types.front()),
+                                                snaplen);
     }
     Counters& counters() noexcept { return engine_.recorder().counters; }
 
@@ -45,6 +58,7 @@ public:
                 if (batch_.empty() && !live_) return false;
             }
             const std::size_t n = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
+            if (written_ && !written_->write(std::span(batch_).subspan(at_, n))) return false;
             if (dissect_) engine_.packets(std::span(batch_).subspan(at_, n));
             at_ += n;
             packets_ += n;
@@ -60,7 +74,7 @@ public:
     // The end of the input: everything that waits is decided, everything open is closed.
     void finish() {
         const py::gil_scoped_release no_gil;
-        if (live_) live_->update_counters();
+        update();
         engine_.finish();
         if (files_)
             for (const auto& source : files_->sources()) check_link_types(source->report());
@@ -96,9 +110,10 @@ public:
 private:
     void update() {
         if (live_) live_->update_counters();
+        if (written_) written_->flush();
     }
     std::vector<const SourceReport*> reports() const {
-        if (live_) return {&live_->report()};
+        if (live_) return live_->reports();
         std::vector<const SourceReport*> out;
         for (const auto& source : files_->sources()) out.push_back(&source->report());
         return out;
@@ -108,6 +123,7 @@ private:
     std::unique_ptr<LiveInput> live_;
     std::unique_ptr<MergedSources> files_;
     std::shared_ptr<TlsKeyLog> tls_keys_;  // of files
+    std::unique_ptr<PacketFile> written_;  // gets every packet; null: none
     std::vector<Packet> batch_;
     std::size_t at_ = 0;  // packets of the batch that were taken
     std::uint64_t packets_ = 0;
@@ -128,6 +144,8 @@ inline Settings live_settings(const py::bytes& salt, bool keep_text, const PortM
 // The class in Python, known to this module alone; factories are added by who calls.
 inline py::class_<Capture> define_capture(py::module_& m) {
     return py::class_<Capture>(m, "Capture", py::module_local())
+        .def("write_to", &Capture::write_to, py::kw_only(), py::arg("path"), py::arg("bytes"),
+             py::arg("seconds"), py::arg("files"), py::arg("snaplen"))
         .def("run", &Capture::run, py::arg("milliseconds"), py::arg("packets"))
         .def("rows", &Capture::rows)
         .def("finish", &Capture::finish)

@@ -1,5 +1,6 @@
 // Captures that hand over while they run: by libpcap, or from files.
 #include "source/live.hpp"
+#include "source/live_group.hpp"
 #include "capture.hpp"
 #include "source/privileges.hpp"
 
@@ -8,13 +9,21 @@ namespace {
 
 using Limit = std::unordered_map<std::string, std::int64_t>;
 
-std::unique_ptr<Capture> of_interface(const std::string& interface, int snaplen, const std::string& filter,
-                                      const std::string& write, int ring_bytes, bool promiscuous,
-                                      const py::bytes& salt, bool keep_text, const PortMap& port_map,
-                                      bool handed_over, bool dissect) {
+std::unique_ptr<Capture> of_interfaces(const std::vector<std::string>& interfaces, int snaplen,
+                                       const std::string& filter, int ring_bytes, bool promiscuous,
+                                       const std::string& clock, int fanout, const py::bytes& salt,
+                                       bool keep_text, const PortMap& port_map, bool handed_over,
+                                       bool dissect) {
     auto capture = std::make_unique<Capture>(live_settings(salt, keep_text, port_map, handed_over));
-    const LiveSettings settings{interface, filter, write, snaplen, ring_bytes, promiscuous};
-    capture->read_live(std::make_unique<LiveSource>(settings, capture->counters()), dissect);
+    std::vector<std::unique_ptr<LiveInput>> inputs;
+    for (const std::string& interface : interfaces)
+        inputs.push_back(std::make_unique<LiveSource>(
+            LiveSettings{interface, filter, snaplen, ring_bytes, promiscuous, clock, fanout},
+            capture->counters()));
+    if (inputs.size() == 1)
+        capture->read_live(std::move(inputs.front()), dissect);
+    else
+        capture->read_live(std::make_unique<LiveGroup>(std::move(inputs)), dissect);
     return capture;
 }
 
@@ -39,10 +48,10 @@ std::unique_ptr<Capture> of_files(const std::vector<std::string>& paths, const p
 
 void define_live(py::module_& m) {
     define_capture(m)
-        .def_static("of_interface", &of_interface, py::kw_only(), py::arg("interface"), py::arg("snaplen"),
-                    py::arg("filter"), py::arg("write"), py::arg("ring_bytes"), py::arg("promiscuous"),
-                    py::arg("salt"), py::arg("keep_text"), py::arg("port_map"), py::arg("handed_over"),
-                    py::arg("dissect"))
+        .def_static("of_interfaces", &of_interfaces, py::kw_only(), py::arg("interfaces"),
+                    py::arg("snaplen"), py::arg("filter"), py::arg("ring_bytes"), py::arg("promiscuous"),
+                    py::arg("clock"), py::arg("fanout"), py::arg("salt"), py::arg("keep_text"),
+                    py::arg("port_map"), py::arg("handed_over"), py::arg("dissect"))
         .def_static("of_files", &of_files, py::kw_only(), py::arg("paths"), py::arg("salt"),
                     py::arg("keep_text"), py::arg("port_map"), py::arg("limits"));
     m.def("drop_privileges", &drop_privileges, py::arg("user"));

@@ -54,6 +54,7 @@ py::dict export_report(const SourceReport& report) {
     out["link_type"] = report.link_types.empty() ? -1 : int{report.link_types.front()};
     out["link_types"] = report.link_types;
     out["ts_resolution"] = report.resolution;
+    if (!report.clock.empty()) out["clock"] = report.clock;
     out["truncated_packets"] = report.truncated_packets;
     if (report.drops_known) {
         out["received"] = report.received;

@@ -11,7 +11,11 @@ from tapscope.cli.options import JSON, Duration, PortMap, Size
 
 @click.command(short_help="Record or trace packets of an interface, for minutes or for days.")
 @click.option(
-    "-i", "interface", metavar="IF", help="Interface to capture on; any: all of them; dpdk:DEVICE: by DPDK."
+    "-i",
+    "interfaces",
+    metavar="IF",
+    multiple=True,
+    help="Interface to capture on, also several times; any: all of them; dpdk:DEVICE: by DPDK.",
 )
 @click.option(
     "-w",
@@ -50,6 +54,36 @@ from tapscope.cli.options import JSON, Duration, PortMap, Size
 )
 @click.option(
     "--fsync", "sync", is_flag=True, help="Wait for the disk after each write: survives a power cut."
+)
+@click.option(
+    "-C", "file_mb", type=click.IntRange(1), metavar="MB", help="With -w: another file after MB million bytes."
+)
+@click.option(
+    "-G",
+    "file_seconds",
+    type=click.IntRange(1),
+    metavar="S",
+    help="With -w: another file after S seconds; the name may hold conversions of strftime (%H%M%S).",
+)
+@click.option(
+    "-W",
+    "file_count",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With -C: N files in a ring, the oldest is written over; with -G: stop after N files.",
+)
+@click.option(
+    "-j",
+    "clock",
+    metavar="TYPE",
+    default="",
+    help="Who stamps packets, by libpcap's names: host (the default), adapter, adapter_unsynced.",
+)
+@click.option(
+    "--fanout",
+    type=click.IntRange(0, 65535),
+    metavar="GROUP",
+    help="Share the interface with other processes of this group: each gets whole connections.",
 )
 @click.option("-c", "count", type=click.IntRange(1), metavar="N", help="Stop after N packets.")
 @click.option(
@@ -100,7 +134,7 @@ from tapscope.cli.options import JSON, Duration, PortMap, Size
 @JSON
 @click.argument("filter_", metavar="[FILTER]...", nargs=-1)
 def capture(
-    interface: str | None,
+    interfaces: tuple[str, ...],
     packet_file: Path | None,
     output: Path | None,
     spool: Path | None,
@@ -115,6 +149,11 @@ def capture(
     duration: int | None,
     buffer_mb: int,
     queues: int,
+    file_mb: int | None,
+    file_seconds: int | None,
+    file_count: int | None,
+    clock: str,
+    fanout: int | None,
     port_map: dict[int, str],
     keep_text: bool,
     parent: int | None,
@@ -134,7 +173,11 @@ def capture(
     if list_interfaces:
         show.interfaces(live.interfaces(), as_json)
         return
-    if interface is None:
+    if file_count and not (file_mb or file_seconds):
+        raise click.UsageError("-W needs -C or -G.")
+    if (file_mb or file_seconds) and packet_file is None:
+        raise click.UsageError("-C and -G turn the packet file: name one with -w FILE.")
+    if not interfaces:
         raise click.UsageError("Name an interface: -i IF (-D lists them).")
     if packet_file is None and output is None and spool is None:
         raise click.UsageError(
@@ -143,7 +186,7 @@ def capture(
     if spool is None and (spool_bytes is not None or spool_age_ns is not None):
         raise click.UsageError("--spool-size and --spool-age belong to --spool DIR.")
     options = live.LiveOptions(
-        interface=interface,
+        interface=",".join(interfaces),
         packet_file=packet_file,
         output=output,
         spool=spool,
@@ -158,6 +201,11 @@ def capture(
         seconds=None if duration is None else duration / 1e9,
         ring_bytes=buffer_mb * 1024 * 1024,
         queues=queues,
+        file_bytes=(file_mb or 0) * 1_000_000,
+        file_seconds=file_seconds or 0,
+        file_count=file_count or 0,
+        clock=clock,
+        fanout=fanout,
         promiscuous=not quiet_mode,
         user=user,
         filter=" ".join(filter_),

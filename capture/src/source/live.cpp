@@ -1,7 +1,10 @@
 #include "source/live.hpp"
 
+#include <linux/if_packet.h>
 #include <pcap/pcap.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +15,7 @@ namespace {
 
 constexpr std::size_t kArena = 4 * 1024 * 1024;
 constexpr int kWaitMs = 100;
+constexpr std::uint32_t kClocksCompared = 100;
 
 [[noreturn]] void fail(const std::string& what, const std::string& where, const std::string& remedy) {
     throw SourceError(what, where, -1, remedy);
@@ -21,9 +25,7 @@ constexpr int kWaitMs = 100;
 
 struct LiveSource::Handles {
     pcap_t* pcap = nullptr;
-    pcap_dumper_t* dumper = nullptr;
     ~Handles() {
-        if (dumper != nullptr) pcap_dump_close(dumper);
         if (pcap != nullptr) pcap_close(pcap);
     }
 };
@@ -41,6 +43,7 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
     pcap_set_timeout(pcap, kWaitMs);
     pcap_set_buffer_size(pcap, settings.ring_bytes);
     if (pcap_set_tstamp_precision(pcap, PCAP_TSTAMP_PRECISION_NANO) != 0) fraction_ns_ = 1000;
+    choose_clock(settings);
     const int status = pcap_activate(pcap);
     if (status < 0) {
         const std::string text = pcap_geterr(pcap);
@@ -68,17 +71,52 @@ LiveSource::LiveSource(const LiveSettings& settings, Counters& counters)
         if (set != 0)
             fail(std::string("the filter was refused: ") + pcap_geterr(pcap), settings.interface, "");
     }
-    if (!settings.write_path.empty()) {
-        handles_->dumper = pcap_dump_open(pcap, settings.write_path.c_str());
-        if (handles_->dumper == nullptr)
-            fail(std::string("cannot be written: ") + pcap_geterr(pcap), settings.write_path,
-                 "Check the path and its permissions.");
-    }
+    if (settings.fanout >= 0) join_fanout(settings.fanout);
     if (pcap_setnonblock(pcap, 1, error) != 0) fail(error, settings.interface, "");
     arena_.resize(kArena);
 }
 
 LiveSource::~LiveSource() = default;
+
+int LiveSource::descriptor() const noexcept { return pcap_get_selectable_fd(handles_->pcap); }
+
+void LiveSource::choose_clock(const LiveSettings& settings) {
+    report_.clock = "kernel, when it got the packet";
+    if (settings.clock.empty()) return;
+    const int type = pcap_tstamp_type_name_to_val(settings.clock.c_str());
+    if (type < 0)
+        fail("there is no time stamp type " + settings.clock, settings.interface,
+             "host, host_hiprec, adapter, or adapter_unsynced.");
+    const int status = pcap_set_tstamp_type(handles_->pcap, type);
+    if (status != 0)
+        fail("this interface does not stamp packets by " + settings.clock + ": " + pcap_statustostr(status),
+             settings.interface, "Leave -j out for the kernel's clock; ethtool -T tells what the card can do.");
+    report_.clock = settings.clock;
+}
+
+// Processes of one group share the packets of the interface; both directions of a connection go to the same one, by a
+// hash of addresses and ports that does not know which is which. See packet(7), PACKET_FANOUT.
+void LiveSource::join_fanout(int group) {
+    const int what = (group & 0xffff) | (PACKET_FANOUT_HASH | PACKET_FANOUT_FLAG_DEFRAG) << 16;
+    if (setsockopt(pcap_fileno(handles_->pcap), SOL_PACKET, PACKET_FANOUT, &what, sizeof what) != 0)
+        fail(std::string("cannot join fan-out group ") + std::to_string(group) + ": " + std::strerror(errno),
+             report_.path, "Every process of a group must capture on the same interface.");
+}
+
+// A card's clock may count from the machine's start, or be hours off: then times of messages are no UTC. Delays are
+// right all the same.
+void LiveSource::compare_clocks(const Packet& packet) {
+    constexpr std::int64_t bearable_ns = 1'000'000'000;
+    ++clocks_compared_;
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const std::int64_t apart = std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec - packet.time_ns;
+    if (std::abs(apart) < bearable_ns) return;
+    counters_.add("source.clock_off", 1, Unit::packets);
+    if (report_.warning.empty())
+        report_.warning = "packets are stamped " + std::to_string(apart / 1'000'000) +
+                          " ms before the system's clock (" + report_.clock + "): their times are not UTC";
+}
 
 void LiveSource::take(std::uint32_t captured, std::uint32_t length, std::int64_t time_ns,
                       const std::uint8_t* data) {
@@ -86,6 +124,8 @@ void LiveSource::take(std::uint32_t captured, std::uint32_t length, std::int64_t
     batch_->push_back({arena_.data() + used_, captured, length, time_ns, link_, 0});
     used_ += captured;
     note(batch_->back());
+    if (clocks_compared_ < kClocksCompared) [[unlikely]]
+        compare_clocks(batch_->back());
 }
 
 void LiveSource::fill(std::vector<Packet>& batch) {
@@ -94,8 +134,6 @@ void LiveSource::fill(std::vector<Packet>& batch) {
     used_ = 0;
     const auto callback = [](u_char* self, const pcap_pkthdr* header, const u_char* data) {
         auto* source = reinterpret_cast<LiveSource*>(self);
-        if (source->handles_->dumper != nullptr)
-            pcap_dump(reinterpret_cast<u_char*>(source->handles_->dumper), header, data);
         const std::int64_t time_ns = std::int64_t{header->ts.tv_sec} * 1'000'000'000 +
                                      std::int64_t{header->ts.tv_usec} * source->fraction_ns_;
         source->take(header->caplen, header->len, time_ns, data);
@@ -121,8 +159,6 @@ void LiveSource::update_counters() {
         report_.dropped_by_kernel = stat.ps_drop;
         report_.dropped_by_interface = stat.ps_ifdrop;
     }
-    if (handles_->dumper != nullptr && pcap_dump_flush(handles_->dumper) != 0)
-        fail(std::string("writing failed: ") + std::strerror(errno), report_.path, "Is the disk full?");
 }
 
 }  // namespace tapscope

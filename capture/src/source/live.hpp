@@ -14,10 +14,11 @@ namespace tapscope {
 struct LiveSettings {
     std::string interface;
     std::string filter;                 // BPF expression; empty: everything
-    std::string write_path;             // pcap file that gets every packet; empty: none
     int snaplen = 262144;               // bytes
     int ring_bytes = 64 * 1024 * 1024;  // kernel ring
     bool promiscuous = true;
+    std::string clock;  // libpcap's name of a time stamp type (host, adapter, adapter_unsynced); empty: the kernel's
+    int fanout = -1;    // group of processes that share the interface's connections among them; -1: none
 };
 
 class LiveSource final : public LiveInput {
@@ -31,15 +32,21 @@ public:
     // Waits at most 100 ms; an empty batch means that no packet came.
     void fill(std::vector<Packet>& batch) override;
     void update_counters() override;
+    int descriptor() const noexcept override;
+    LinkType link() const noexcept { return link_; }
 
 private:
     struct Handles;
+    void choose_clock(const LiveSettings& settings);
+    void join_fanout(int group);
+    void compare_clocks(const Packet& packet);
     void take(std::uint32_t captured, std::uint32_t length, std::int64_t time_ns, const std::uint8_t* data);
 
     std::unique_ptr<Handles> handles_;
     Counters& counters_;
     LinkType link_ = LinkType::ethernet;
     std::int64_t fraction_ns_ = 1;
+    std::uint32_t clocks_compared_ = 0;  // packets whose stamp was held against the system's clock
     std::vector<std::uint8_t> arena_;  // copies: libpcap's bytes die when its callback returns
     std::size_t used_ = 0;
     std::vector<Packet>* batch_ = nullptr;

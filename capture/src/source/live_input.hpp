@@ -9,6 +9,9 @@ class LiveInput : public Source {
 public:
     // Asks for the counters of drops and writes what is buffered. Call at the end, and whenever they are wanted.
     virtual void update_counters() = 0;
+    // To wait on for packets; -1: there is none, `fill` waits itself.
+    virtual int descriptor() const noexcept { return -1; }
+    virtual std::vector<const SourceReport*> reports() const { return {&report_}; }
     std::uint64_t bytes_done() const noexcept override { return report_.bytes; }
     std::uint64_t bytes_total() const noexcept override { return 0; }
 };

@@ -46,6 +46,7 @@ struct SourceReport {
     std::int64_t first_ns = -1, last_ns = -1;
     std::vector<std::uint16_t> link_types;  // one per interface
     std::string resolution;
+    std::string clock;                    // live: whose clock stamped the packets
     std::uint64_t truncated_packets = 0;  // cut by the snap length
     bool drops_known = false;
     std::uint64_t dropped_by_kernel = 0, dropped_by_interface = 0, received = 0;

@@ -1,0 +1,112 @@
+#include "source/packet_file.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+namespace tapscope {
+namespace {
+
+constexpr std::size_t kBuffer = 256 * 1024;
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+struct FileHeader {
+    std::uint32_t magic = 0xa1b23c4d;  // nanoseconds, in the byte order of this machine
+    std::uint16_t major = 2, minor = 4;
+    std::uint32_t zone = 0, accuracy = 0, snaplen, link;
+};
+struct RecordHeader {
+    std::uint32_t seconds, nanoseconds, captured, length;
+};
+
+}  // namespace
+
+PacketFile::PacketFile(std::string path, const Rotation& rotation, LinkType link, std::uint32_t snaplen)
+    : path_(std::move(path)), rotation_(rotation), link_(link), snaplen_(snaplen) {
+    // Opened now, while there is the right to: an error comes before the capture begins. With the time in its name a
+    // file waits for its first packet.
+    if (rotation_.seconds == 0) open(0);
+}
+
+std::string PacketFile::name(std::int64_t time_ns) const {
+    std::string out = path_;
+    if (rotation_.seconds > 0) {
+        const std::time_t seconds = time_ns / kSecond;
+        std::tm broken{};
+        localtime_r(&seconds, &broken);
+        std::array<char, 4096> text;
+        const std::size_t n = std::strftime(text.data(), text.size(), path_.c_str(), &broken);
+        if (n > 0) out.assign(text.data(), n);
+        // Without a conversion the names would be the same, and files would write over each other.
+        if (out == path_ && number_ > 0) out += "." + std::to_string(number_);
+    }
+    if (rotation_.bytes > 0 && rotation_.seconds == 0) {
+        if (rotation_.files == 0) return number_ == 0 ? out : out + std::to_string(number_);
+        std::string digits = std::to_string(number_ % rotation_.files);
+        const std::size_t width = std::to_string(rotation_.files - 1).size();
+        return out + std::string(width - std::min(width, digits.size()), '0') + digits;
+    }
+    return out;
+}
+
+void PacketFile::open(std::int64_t time_ns) {
+    open_path_ = name(time_ns);
+    file_.reset(std::fopen(open_path_.c_str(), "wb"));
+    if (!file_)
+        throw SourceError(std::string("cannot be written: ") + std::strerror(errno), open_path_, -1,
+                          "Check the path and its permissions; after giving up root (-Z) the folder must belong "
+                          "to that user.");
+    std::setvbuf(file_.get(), nullptr, _IOFBF, kBuffer);
+    opened_ns_ = time_ns;
+    written_ = 0;
+    FileHeader header{};
+    header.snaplen = snaplen_;
+    header.link = static_cast<std::uint32_t>(link_);
+    put(&header, sizeof header);
+}
+
+// A new file if it is time for one; false when there may be no more.
+bool PacketFile::turn(std::int64_t time_ns) {
+    if (!file_) {
+        open(time_ns);
+        return true;
+    }
+    if (opened_ns_ == 0) opened_ns_ = time_ns;
+    const bool by_size = rotation_.bytes > 0 && written_ >= rotation_.bytes;
+    const bool by_time = rotation_.seconds > 0 && time_ns - opened_ns_ >= rotation_.seconds * kSecond;
+    if (!by_size && !by_time) return true;
+    if (rotation_.seconds > 0 && rotation_.files > 0 && number_ + 1 >= rotation_.files) return false;
+    flush();
+    ++number_;
+    open(time_ns);
+    return true;
+}
+
+bool PacketFile::write(std::span<const Packet> packets) {
+    for (const Packet& packet : packets) {
+        full_ = full_ || !turn(packet.time_ns);
+        if (full_) return false;
+        const RecordHeader header{static_cast<std::uint32_t>(packet.time_ns / kSecond),
+                                  static_cast<std::uint32_t>(packet.time_ns % kSecond), packet.captured,
+                                  packet.length};
+        put(&header, sizeof header);
+        put(packet.data, packet.captured);
+    }
+    return true;
+}
+
+void PacketFile::put(const void* data, std::size_t size) {
+    if (std::fwrite(data, 1, size, file_.get()) != size)
+        throw SourceError(std::string("writing failed: ") + std::strerror(errno), open_path_, -1,
+                          "Is the disk full? What was written before can be read.");
+    written_ += size;
+}
+
+void PacketFile::flush() {
+    if (file_ && std::fflush(file_.get()) != 0)
+        throw SourceError(std::string("writing failed: ") + std::strerror(errno), open_path_, -1,
+                          "Is the disk full? What was written before can be read.");
+}
+
+}  // namespace tapscope

@@ -1,0 +1,49 @@
+// Packets to pcap files with nanoseconds, in one file or in turns of a size or a time, as tcpdump's -C, -G and -W.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "source/packet.hpp"
+
+namespace tapscope {
+
+struct Rotation {
+    std::uint64_t bytes = 0;    // a new file at this size; 0: never
+    std::int64_t seconds = 0;   // a new file after this time of the packets' clock; 0: never
+    std::uint32_t files = 0;    // by size: so many files in a ring; by time: stop after so many; 0: no bound
+};
+
+class PacketFile {
+public:
+    // `path` may hold strftime's conversions where files turn by time. Throws SourceError.
+    PacketFile(std::string path, const Rotation& rotation, LinkType link, std::uint32_t snaplen);
+
+    // False when the last file that may be written is full. Throws SourceError when the disk is.
+    bool write(std::span<const Packet> packets);
+    void flush();
+
+private:
+    struct Close {
+        void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+    };
+    bool turn(std::int64_t time_ns);
+    void open(std::int64_t time_ns);
+    std::string name(std::int64_t time_ns) const;
+    void put(const void* data, std::size_t size);
+
+    std::string path_, open_path_;
+    Rotation rotation_;
+    LinkType link_;
+    std::uint32_t snaplen_;
+    std::unique_ptr<std::FILE, Close> file_;
+    std::uint64_t written_ = 0;     // bytes of the open file
+    std::uint64_t number_ = 0;      // of the open file
+    std::int64_t opened_ns_ = -1;   // time of its first packet
+    bool full_ = false;
+};
+
+}  // namespace tapscope
