@@ -72,7 +72,7 @@ def test_files_of_a_time_end_the_capture_when_there_are_enough(net, tmp_path: Pa
 
 
 def test_several_interfaces_are_one_capture(net, tmp_path: Path) -> None:
-    """The same wire twice would be seen twice: copies are told, messages are not doubled."""
+    """Loopback beside the wire: what neither of them carries twice is there once."""
     process = net.capture("-i", "lo", "--spool", tmp_path / "x.spool", "--json", "tcp port 8080")
     wait_for(lambda: (tmp_path / "x.spool/manifest.json").exists())
     time.sleep(0.3)

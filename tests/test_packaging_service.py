@@ -1,0 +1,58 @@
+"""The unit for systemd: started with the rights that it grants and no others, its command captures."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import pwd
+import shlex
+import time
+from pathlib import Path
+
+from live_network import COMMAND, environment, network, stop, wait_for
+
+from tapscope.capture import read_spool
+
+UNIT = Path(__file__).parent.parent / "setup/tapscope-capture@.service"
+
+
+def unit() -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=False, delimiters=("=",), comment_prefixes=("#",))
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(UNIT)
+    return parser
+
+
+def test_the_unit_grants_one_capability() -> None:
+    service = unit()["Service"]
+    assert service["AmbientCapabilities"] == service["CapabilityBoundingSet"] == "CAP_NET_RAW"
+    assert service["NoNewPrivileges"] == "yes"
+    assert service["User"] == "tapscope"
+
+
+def test_the_command_of_the_unit_captures_with_that_right_alone(tmp_path: Path) -> None:
+    nobody = pwd.getpwnam("nobody")
+    state = tmp_path / "state"
+    state.mkdir()
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    state.chmod(0o777)
+    (state / "tapscope").mkdir(mode=0o777)
+    (state / "tapscope").chmod(0o777)
+    command = unit()["Service"]["ExecStart"].replace("%i", "tap0").replace("%S", str(state))
+    words = shlex.split(command)[1:]
+    rights = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    rights += ["--bounding-set=-all,+net_raw", "--inh-caps=-all,+net_raw", "--ambient-caps=-all,+net_raw"]
+    with network() as net:
+        service = net.start(
+            net.server_space, *rights, *COMMAND, *words, "--json", stdout=-1, stderr=-1, env=environment()
+        )
+        wait_for(lambda: (state / "tapscope/tap0.spool/manifest.json").exists())
+        time.sleep(0.3)
+        assert net.client(40).wait(timeout=30) == 0
+        time.sleep(0.3)
+        out, errors = stop(service)
+        assert service.returncode == 0, errors
+    tables = read_spool(state / "tapscope/tap0.spool")
+    assert int((tables.messages["kind"] == 0).sum()) == 40
+    assert json.loads(out)["dropped_by_kernel"] == 0
