@@ -6,6 +6,7 @@ the run file holds the stages that were done, and `meta` says `complete: false` 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class TraceOptions:
     keep_evidence: bool = False
     tls_keylog: Path | None = None
     reorder_window_ns: int = 10_000_000
+    follow: bool = False
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
@@ -89,18 +91,11 @@ def trace(
             _refuse_reading_options(options, found.spools[0])
             captured = capture.read_spool(found.spools, progress=_told(progress, "reading segments"))
         else:
-            captured = capture.read_files(
-                [str(path) for path in found.captures],
-                keep_text=options.keep_text,
-                port_map=port_codes(options.port_map),
-                tls_keylog=options.tls_keylog,
-                limits={"reorder_window_ns": options.reorder_window_ns},
-                progress=_told(progress, "reading packets"),
-            )
+            captured = _read_packets(found.captures, options, progress)
         done("read")
         store_capture(run, captured, keep_evidence=options.keep_evidence)
         done("store")
-        if captured.interrupted:
+        if captured.interrupted and not options.follow:
             raise KeyboardInterrupt
         reconstruct(run, captured, options, progress)
         done("reconstruct")
@@ -112,6 +107,25 @@ def trace(
         run.set_meta("seconds", seconds)
         run.set_meta("complete", True)
     return Path(out)
+
+
+def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progress | None) -> CaptureTables:
+    from tapscope import capture
+    from tapscope.capture.follow import followed
+
+    with contextlib.ExitStack() as stack:
+        names = [str(path) for path in paths]
+        captured = capture.read_files(
+            [stack.enter_context(followed(name)) for name in names] if options.follow else names,
+            keep_text=options.keep_text,
+            port_map=port_codes(options.port_map),
+            tls_keylog=options.tls_keylog,
+            limits={"reorder_window_ns": options.reorder_window_ns},
+            progress=_told(progress, "reading packets"),
+        )
+    for source, name in zip(captured.sources, names, strict=True):
+        source["path"] = name
+    return captured
 
 
 def _refuse_reading_options(options: TraceOptions, spool: Path) -> None:

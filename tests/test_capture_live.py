@@ -25,6 +25,9 @@ pytestmark = [
 ]
 
 
+PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
+
+
 @pytest.fixture
 def net():
     with network() as made:
@@ -293,3 +296,32 @@ def test_ctrl_c_ends_a_trace_whose_standard_input_is_stalled(tmp_path):
     assert time.monotonic() - begin < 2.0
     assert process.returncode == ExitCode.INTERRUPTED
     assert b"interrupted" in errors
+
+
+def test_a_growing_file_is_read_until_ctrl_c(tmp_path):
+    whole = (PCAPS / "mysql_several_statements.pcap").read_bytes()
+    growing = tmp_path / "growing.pcap"
+    growing.write_bytes(whole[:1000])  # inside a packet
+    process = subprocess.Popen(
+        [*COMMAND, "trace", "--follow", str(growing), "-o", str(tmp_path / "run.db"), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    time.sleep(2.0)
+    with growing.open("ab") as file:
+        for begin in range(1000, len(whole), 700):
+            file.write(whole[begin : begin + 700])
+            file.flush()
+            time.sleep(0.05)
+    time.sleep(1.0)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=20)
+    assert process.returncode == ExitCode.DONE, errors
+    complete = tapscope(
+        "trace", PCAPS / "mysql_several_statements.pcap", "-o", tmp_path / "whole.db", "--json"
+    )
+    assert json.loads(out)["calls"] == json.loads(complete.stdout)["calls"] > 0
+    with RunFile.open(tmp_path / "run.db") as run:
+        assert run.sources()[0]["path"] == str(growing)

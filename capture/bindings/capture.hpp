@@ -35,9 +35,9 @@ public:
             if (report->link_types != told.front()->link_types)
                 throw SourceError("the interfaces have different link types", path, -1,
                                   "Write one file for each interface.");
-        written_ = std::make_unique<PacketFile>(path, Rotation{bytes, seconds, files},
-                                                static_cast<LinkType>(told.front()->link_types.front()),
-                                                snaplen);
+        written_ =
+            std::make_unique<PacketFile>(path, Rotation{bytes, seconds, files},
+                                         static_cast<LinkType>(told.front()->link_types.front()), snaplen);
     }
     Counters& counters() noexcept { return engine_.recorder().counters; }
 

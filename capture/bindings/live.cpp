@@ -1,7 +1,7 @@
 // Captures that hand over while they run: by libpcap, or from files.
 #include "source/live.hpp"
-#include "source/live_group.hpp"
 #include "capture.hpp"
+#include "source/live_group.hpp"
 #include "source/privileges.hpp"
 
 namespace tapscope::bindings {
@@ -48,10 +48,10 @@ std::unique_ptr<Capture> of_files(const std::vector<std::string>& paths, const p
 
 void define_live(py::module_& m) {
     define_capture(m)
-        .def_static("of_interfaces", &of_interfaces, py::kw_only(), py::arg("interfaces"),
-                    py::arg("snaplen"), py::arg("filter"), py::arg("ring_bytes"), py::arg("promiscuous"),
-                    py::arg("clock"), py::arg("fanout"), py::arg("salt"), py::arg("keep_text"),
-                    py::arg("port_map"), py::arg("handed_over"), py::arg("dissect"))
+        .def_static("of_interfaces", &of_interfaces, py::kw_only(), py::arg("interfaces"), py::arg("snaplen"),
+                    py::arg("filter"), py::arg("ring_bytes"), py::arg("promiscuous"), py::arg("clock"),
+                    py::arg("fanout"), py::arg("salt"), py::arg("keep_text"), py::arg("port_map"),
+                    py::arg("handed_over"), py::arg("dissect"))
         .def_static("of_files", &of_files, py::kw_only(), py::arg("paths"), py::arg("salt"),
                     py::arg("keep_text"), py::arg("port_map"), py::arg("limits"));
     m.def("drop_privileges", &drop_privileges, py::arg("user"));

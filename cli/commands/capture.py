@@ -56,7 +56,11 @@ from tapscope.cli.options import JSON, Duration, PortMap, Size
     "--fsync", "sync", is_flag=True, help="Wait for the disk after each write: survives a power cut."
 )
 @click.option(
-    "-C", "file_mb", type=click.IntRange(1), metavar="MB", help="With -w: another file after MB million bytes."
+    "-C",
+    "file_mb",
+    type=click.IntRange(1),
+    metavar="MB",
+    help="With -w: another file after MB million bytes.",
 )
 @click.option(
     "-G",

@@ -66,6 +66,11 @@ from tapscope.store.codes import EvidenceMode
     help="Also store one raw text per class (it may hold private data).",
 )
 @click.option("--keep-evidence", is_flag=True, help="Store the salted hashes that the matcher used, too.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Read on while the files grow, until Ctrl-C; then trace what there is.",
+)
 @click.option("--force", is_flag=True, help="Replace the run file if it exists.")
 @JSON
 def trace(
@@ -79,6 +84,7 @@ def trace(
     reorder_window: int,
     keep_text: bool,
     keep_evidence: bool,
+    follow: bool,
     force: bool,
     as_json: bool,
 ) -> int:
@@ -103,6 +109,7 @@ def trace(
         keep_evidence,
         tls_keylog,
         reorder_window,
+        follow,
     )
     with progress_bar() as progress:
         path = pipeline.trace(inputs, output, options, force=force, progress=progress)

@@ -90,7 +90,8 @@ void LiveSource::choose_clock(const LiveSettings& settings) {
     const int status = pcap_set_tstamp_type(handles_->pcap, type);
     if (status != 0)
         fail("this interface does not stamp packets by " + settings.clock + ": " + pcap_statustostr(status),
-             settings.interface, "Leave -j out for the kernel's clock; ethtool -T tells what the card can do.");
+             settings.interface,
+             "Leave -j out for the kernel's clock; ethtool -T tells what the card can do.");
     report_.clock = settings.clock;
 }
 

@@ -17,8 +17,9 @@ struct LiveSettings {
     int snaplen = 262144;               // bytes
     int ring_bytes = 64 * 1024 * 1024;  // kernel ring
     bool promiscuous = true;
-    std::string clock;  // libpcap's name of a time stamp type (host, adapter, adapter_unsynced); empty: the kernel's
-    int fanout = -1;    // group of processes that share the interface's connections among them; -1: none
+    std::string
+        clock;  // libpcap's name of a time stamp type (host, adapter, adapter_unsynced); empty: the kernel's
+    int fanout = -1;  // group of processes that share the interface's connections among them; -1: none
 };
 
 class LiveSource final : public LiveInput {
@@ -47,7 +48,7 @@ private:
     LinkType link_ = LinkType::ethernet;
     std::int64_t fraction_ns_ = 1;
     std::uint32_t clocks_compared_ = 0;  // packets whose stamp was held against the system's clock
-    std::vector<std::uint8_t> arena_;  // copies: libpcap's bytes die when its callback returns
+    std::vector<std::uint8_t> arena_;    // copies: libpcap's bytes die when its callback returns
     std::size_t used_ = 0;
     std::vector<Packet>* batch_ = nullptr;
 };

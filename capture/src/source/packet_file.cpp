@@ -54,9 +54,10 @@ void PacketFile::open(std::int64_t time_ns) {
     open_path_ = name(time_ns);
     file_.reset(std::fopen(open_path_.c_str(), "wb"));
     if (!file_)
-        throw SourceError(std::string("cannot be written: ") + std::strerror(errno), open_path_, -1,
-                          "Check the path and its permissions; after giving up root (-Z) the folder must belong "
-                          "to that user.");
+        throw SourceError(
+            std::string("cannot be written: ") + std::strerror(errno), open_path_, -1,
+            "Check the path and its permissions; after giving up root (-Z) the folder must belong "
+            "to that user.");
     std::setvbuf(file_.get(), nullptr, _IOFBF, kBuffer);
     opened_ns_ = time_ns;
     written_ = 0;

@@ -12,9 +12,9 @@
 namespace tapscope {
 
 struct Rotation {
-    std::uint64_t bytes = 0;    // a new file at this size; 0: never
-    std::int64_t seconds = 0;   // a new file after this time of the packets' clock; 0: never
-    std::uint32_t files = 0;    // by size: so many files in a ring; by time: stop after so many; 0: no bound
+    std::uint64_t bytes = 0;   // a new file at this size; 0: never
+    std::int64_t seconds = 0;  // a new file after this time of the packets' clock; 0: never
+    std::uint32_t files = 0;   // by size: so many files in a ring; by time: stop after so many; 0: no bound
 };
 
 class PacketFile {
@@ -40,9 +40,9 @@ private:
     LinkType link_;
     std::uint32_t snaplen_;
     std::unique_ptr<std::FILE, Close> file_;
-    std::uint64_t written_ = 0;     // bytes of the open file
-    std::uint64_t number_ = 0;      // of the open file
-    std::int64_t opened_ns_ = -1;   // time of its first packet
+    std::uint64_t written_ = 0;    // bytes of the open file
+    std::uint64_t number_ = 0;     // of the open file
+    std::int64_t opened_ns_ = -1;  // time of its first packet
     bool full_ = false;
 };
 

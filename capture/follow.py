@@ -1,0 +1,54 @@
+"""Files that are still being written, read as they grow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tapscope.store.errors import TapscopeError
+
+LOOK_SECONDS = 0.1
+BLOCK = 256 * 1024
+
+
+@contextlib.contextmanager
+def followed(path: str | os.PathLike[str]) -> Iterator[str]:
+    """The path of a pipe that carries `path` as it grows, and has no end before the block does.
+
+    A file that is written anew from its start (it got shorter) ends the pipe. Raises TapscopeError.
+    """
+    try:
+        file = Path(path).open("rb", buffering=0)
+    except OSError as error:
+        raise TapscopeError(f"cannot be followed: {error.strerror}", path=os.fspath(path)) from None
+    out, into = os.pipe()
+    over = threading.Event()
+
+    def carry() -> None:
+        with file, os.fdopen(into, "wb", buffering=0) as pipe:
+            done = 0
+            while not over.is_set():
+                block = file.read(BLOCK)
+                if block:
+                    done += len(block)
+                    try:
+                        while block:
+                            block = block[pipe.write(block) :]
+                    except BrokenPipeError:
+                        return
+                elif os.fstat(file.fileno()).st_size < done:
+                    return
+                else:
+                    over.wait(LOOK_SECONDS)
+
+    carrier = threading.Thread(target=carry, name="follow", daemon=True)
+    carrier.start()
+    try:
+        yield f"/dev/fd/{out}"
+    finally:
+        over.set()
+        os.close(out)
+        carrier.join()
