@@ -340,15 +340,14 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
         recorder.add_flags(request_, message_flag::suspicious);
     }
 
-    thread_local std::string target, scratch;
+    thread_local std::string target;
     target.assign(uri);
     if (has_query) target.append("?").append(query);
     const std::string_view method_text =
         method != nullptr ? std::string_view(method)
                           : (attributes[kMaxHeaders - 1].name.empty() ? std::string_view("UNKNOWN")
                                                                       : attributes[kMaxHeaders - 1].value);
-    recorder.set_class(request_, protocol, route_class(method_text, target, scratch));
-    request_evidence(recorder, request_, method_text, target);
+    request_route(recorder, request_, protocol, method_text, target);
     for (std::size_t i = 0; i < extra_count; ++i) {
         if (extras[i].name == "c") {
             cookie_evidence(recorder, request_, extras[i].value);

@@ -141,9 +141,7 @@ Parsed HttpDissector::simple(Bytes bytes, Recorder& recorder) {
     side.message = recorder.begin(Direction::to_server, MessageKind::request, 0, kSimple);
     const std::string_view text = as_text(bytes);
     const std::string_view target = text.substr(4, text.find_first_of("\r\n") - 4);
-    thread_local std::string scratch;
-    recorder.set_class(side.message, protocol, route_class("GET", target, scratch));
-    request_evidence(recorder, side.message, "GET", target);
+    request_route(recorder, side.message, protocol, "GET", target);
     recorder.endpoint_token(side.message);
     recorder.count("http.version_0_9");
     return finish(Direction::to_server, bytes.size(), recorder);
@@ -210,9 +208,7 @@ Parsed HttpDissector::request(const HttpHead& head, Recorder& recorder) {
         side.message = recorder.begin(Direction::to_server, MessageKind::request, 0, tag);
     }
     const MessageRef ref = side.message;
-    thread_local std::string scratch;
-    recorder.set_class(ref, protocol, route_class(head.method, head.target, scratch));
-    request_evidence(recorder, ref, head.method, head.target);
+    request_route(recorder, ref, protocol, head.method, head.target);
     for (std::size_t i = 0; i < head.extra_count; ++i) {
         const auto& field = head.extras[i];
         if ((field.name.front() | 0x20) == 'c')

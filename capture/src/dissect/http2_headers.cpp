@@ -174,19 +174,18 @@ void Http2Dissector::Session::end_request(Stream& stream, Side& mine, Recorder& 
     stream.grpc = fields.grpc;
     stream.form = fields.form;
     if (fields.grpc) recorder.set_protocol(ref, Protocol::grpc);
-    thread_local std::string scratch;
     if (fields.grpc && !fields.target.empty()) {
         // "/package.Service/Method": the same few texts for every call.
         recorder.set_class(ref, Protocol::grpc,
                            std::string_view(fields.target).substr(0, fields.target.find('?')));
-        request_evidence(recorder, ref, fields.method, fields.target);
+        request_evidence(recorder, ref, fields.target);
     } else if (!fields.method.empty() && !fields.target.empty()) {
         if (!fields.missing || fields.typed || !could_be_grpc(fields))
-            recorder.set_class(ref, protocol, route_class(fields.method, fields.target, scratch));
-        request_evidence(recorder, ref, fields.method, fields.target);
+            request_route(recorder, ref, protocol, fields.method, fields.target);
+        else
+            request_evidence(recorder, ref, fields.target);
     } else if (fields.method == "CONNECT" && !fields.authority.empty()) {
-        recorder.set_class(ref, protocol, route_class(fields.method, fields.authority, scratch));
-        request_evidence(recorder, ref, fields.method, fields.authority);
+        request_route(recorder, ref, protocol, fields.method, fields.authority);
     } else if (!fields.missing) {
         recorder.add_flags(ref, message_flag::suspicious);
         recorder.count("http2.request_without_path");

@@ -128,99 +128,173 @@ void value_token(Recorder& recorder, MessageRef ref, std::string_view name, std:
 
 }  // namespace
 
-std::string_view route_class(std::string_view method, std::string_view target, std::string& scratch) {
-    const Target parts = split(target);
-    scratch.assign(method);
-    scratch.push_back(' ');
-    each_segment(parts.path, [&](std::size_t, bool slash, std::string_view segment) {
-        if (slash) scratch.push_back('/');
-        segment = without_path_parameter(segment);
-        std::string_view suffix;
-        const std::string_view shape = placeholder(segment, suffix);
-        scratch.append(shape.empty() ? segment : shape);
-        scratch.append(suffix);
-    });
-    if (!parts.has_query || parts.query.empty()) return scratch;
+namespace {
 
-    std::array<std::string_view, kMaxNames> names;
-    std::size_t count = 0;
-    bool more = false;
-    each_parameter(parts.query, '&', [&](std::string_view name, std::string_view) {
+// The class text of a request, written in one go: `text` has room for the longest one, see room_for.
+class ClassText {
+public:
+    ClassText(std::string& scratch, std::string_view method, std::string_view target) : scratch_(scratch) {
+        const std::size_t room = room_for(method, target);
+        if (scratch.size() < room) scratch.resize(room);
+        end_ = scratch.data();
+        put(method);
+        put(" ");
+    }
+    void put(std::string_view text) noexcept {
+        if (text.empty()) return;
+        std::memcpy(end_, text.data(), text.size());
+        end_ += text.size();
+    }
+    // Names are collected and put in order at the end.
+    void name(std::string_view name) noexcept {
         name = name_in_class(name);
-        const auto end = names.begin() + static_cast<std::ptrdiff_t>(count);
-        const auto at = std::lower_bound(names.begin(), end, name);
+        const auto end = names_.begin() + static_cast<std::ptrdiff_t>(count_);
+        const auto at = std::lower_bound(names_.begin(), end, name);
         if (at != end && *at == name) return;
-        if (count == kMaxNames) {
-            more = true;
+        if (count_ == kMaxNames) {
+            more_ = true;
             return;
         }
         std::copy_backward(at, end, end + 1);
         *at = name;
-        ++count;
-    });
-    for (std::size_t i = 0; i < count; ++i) {
-        scratch.append(i == 0 ? " ?" : "&");
-        scratch.append(names[i]);
+        ++count_;
     }
-    if (more) scratch.append("&...");
-    return scratch;
-}
+    std::string_view finish() noexcept {
+        for (std::size_t i = 0; i < count_; ++i) {
+            put(i == 0 ? " ?" : "&");
+            put(names_[i]);
+        }
+        if (more_) put("&...");
+        return {scratch_.data(), static_cast<std::size_t>(end_ - scratch_.data())};
+    }
 
-void request_evidence(Recorder& recorder, MessageRef ref, std::string_view, std::string_view target) {
-    const Target parts = split(target);
-    // Values that look like ids, as places in the target, to mask them in the second URI token.
+private:
+    // Placeholders may be longer than what they stand for.
+    static std::size_t room_for(std::string_view method, std::string_view target) noexcept {
+        constexpr std::size_t longest = 6;  // {uuid}
+        return method.size() + target.size() + (kMaxSegments + kMaxNames) * (longest + 2) + 16;
+    }
+    std::string& scratch_;
+    char* end_;
+    union {  // not cleared: most requests have few names
+        std::array<std::string_view, kMaxNames> names_;
+    };
+    std::size_t count_ = 0;
+    bool more_ = false;
+};
+
+// Values that look like ids, as places in the target, to mask them in the second URI token.
+class IdPlaces {
+public:
+    explicit IdPlaces(const char* origin) noexcept : origin_(origin) {}
+    bool empty() const noexcept { return count_ == 0; }
+    void note(std::string_view part) noexcept {
+        if (count_ < kMost) places_[count_++] = {static_cast<std::size_t>(part.data() - origin_), part.size()};
+    }
+    // `whole`, which begins at the origin, with "{id}" in every place.
+    void mask(std::string_view whole, std::string& out) {
+        std::sort(places_, places_ + count_, [](const Place& a, const Place& b) { return a.from < b.from; });
+        out.clear();
+        std::size_t done = 0;
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (places_[i].from < done) continue;
+            out.append(whole.substr(done, places_[i].from - done));
+            out.append("{id}");
+            done = places_[i].from + places_[i].length;
+        }
+        out.append(whole.substr(done));
+    }
+
+private:
+    static constexpr std::size_t kMost = 16;
     struct Place {
         std::size_t from, length;
     };
-    std::array<Place, 16> places;
-    std::size_t place_count = 0;
-    const char* const origin = parts.path.data();
-    const auto note_id = [&](std::string_view part) {
-        if (place_count < places.size())
-            places[place_count++] = {static_cast<std::size_t>(part.data() - origin), part.size()};
-    };
+    const char* origin_;
+    std::size_t count_ = 0;
+    Place places_[kMost];
+};
 
+bool holds(std::string_view text, char c) noexcept {
+    return !text.empty() && std::memchr(text.data(), c, text.size()) != nullptr;
+}
+
+// One pass over a request target: its tokens, and its class text when `text` is given. The URI tokens come last, by
+// uri_tokens, when the class of the message is set.
+void read_path(Recorder& recorder, MessageRef ref, std::string_view path, ClassText* text, IdPlaces& ids) {
+    const bool parameters = holds(path, ';');
     std::string scratch;
-    each_segment(parts.path, [&](std::size_t index, bool, std::string_view segment) {
-        const std::string_view plain = without_path_parameter(segment);
+    each_segment(path, [&](std::size_t index, bool slash, std::string_view segment) {
+        const std::string_view plain = parameters ? without_path_parameter(segment) : segment;
         std::string_view suffix;
         const std::string_view shape = placeholder(plain, suffix);
+        if (text != nullptr) {
+            if (slash) text->put("/");
+            text->put(shape.empty() ? plain : shape);
+            text->put(suffix);
+        }
         if (!shape.empty()) {
             const std::string_view value = plain.substr(0, plain.size() - suffix.size());
             const bool number = shape == "{n}";
             recorder.token(ref, kPathSegmentSlot + static_cast<std::uint32_t>(index),
                            number ? TokenKind::number : TokenKind::text, as_bytes(value), !number);
-            if (!number) note_id(value);
+            if (!number) ids.note(value);
         }
         if (plain.size() == segment.size()) return;
         each_parameter(segment.substr(plain.size() + 1), ';',
                        [&](std::string_view name, std::string_view value) {
                            value_token(recorder, ref, name, value, scratch);
-                           if (looks_like_id(value)) note_id(value);
+                           if (looks_like_id(value)) ids.note(value);
                        });
     });
-    if (parts.has_query)
-        each_parameter(parts.query, '&', [&](std::string_view name, std::string_view value) {
-            value_token(recorder, ref, name, value, scratch);
-            if (value.size() >= 16 && looks_like_id(value)) note_id(value);
-            if (name.size() >= 16 && looks_like_id(name)) note_id(name);
-        });
+}
 
-    const std::string_view whole(origin, parts.path.size() + (parts.has_query ? 1 + parts.query.size() : 0));
-    recorder.token(ref, 0, TokenKind::uri, as_bytes(whole), place_count > 0);
-    if (place_count == 0) return;
-    std::sort(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(place_count),
-              [](const Place& a, const Place& b) { return a.from < b.from; });
-    scratch.clear();
-    std::size_t done = 0;
-    for (std::size_t i = 0; i < place_count; ++i) {
-        if (places[i].from < done) continue;
-        scratch.append(whole.substr(done, places[i].from - done));
-        scratch.append("{id}");
-        done = places[i].from + places[i].length;
-    }
-    scratch.append(whole.substr(done));
-    recorder.token(ref, 0, TokenKind::uri, as_bytes(scratch), false);
+void read_query(Recorder& recorder, MessageRef ref, std::string_view query, ClassText* text, IdPlaces& ids) {
+    const bool coded = holds(query, '%') || holds(query, '+');
+    std::string scratch;
+    each_parameter(query, '&', [&](std::string_view name, std::string_view value) {
+        if (text != nullptr) text->name(name);
+        const bool id = value.size() >= 16 && looks_like_id(value);
+        if (coded)
+            value_token(recorder, ref, name, value, scratch);
+        else if (!value.empty())
+            recorder.token(ref, slot_of_name(name), all_digits(value) ? TokenKind::number : TokenKind::text,
+                           as_bytes(value), id);
+        if (id) ids.note(value);
+        if (name.size() >= 16 && looks_like_id(name)) ids.note(name);
+    });
+}
+
+void uri_tokens(Recorder& recorder, MessageRef ref, const Target& parts, IdPlaces& ids) {
+    const std::string_view whole(parts.path.data(),
+                                 parts.path.size() + (parts.has_query ? 1 + parts.query.size() : 0));
+    recorder.token(ref, 0, TokenKind::uri, as_bytes(whole), !ids.empty());
+    if (ids.empty()) return;
+    std::string masked;
+    ids.mask(whole, masked);
+    recorder.token(ref, 0, TokenKind::uri, as_bytes(masked), false);
+}
+
+}  // namespace
+
+void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
+                   std::string_view target) {
+    thread_local std::string scratch;
+    const Target parts = split(target);
+    ClassText text(scratch, method, target);
+    IdPlaces ids(parts.path.data());
+    read_path(recorder, ref, parts.path, &text, ids);
+    read_query(recorder, ref, parts.query, &text, ids);
+    recorder.set_class(ref, protocol, text.finish());
+    uri_tokens(recorder, ref, parts, ids);
+}
+
+void request_evidence(Recorder& recorder, MessageRef ref, std::string_view target) {
+    const Target parts = split(target);
+    IdPlaces ids(parts.path.data());
+    read_path(recorder, ref, parts.path, nullptr, ids);
+    read_query(recorder, ref, parts.query, nullptr, ids);
+    uri_tokens(recorder, ref, parts, ids);
 }
 
 void form_evidence(Recorder& recorder, MessageRef ref, std::string_view body, bool complete) {

@@ -11,13 +11,14 @@
 
 namespace tapscope {
 
-// "GET /bb/story/{n} ?page&story": method, path with {n} {uuid} {hex} {id} for segments that vary, then the sorted
-// names of the query parameters, never their values. `target` is a request target ("/a/b?c=d"; of an absolute
-// "http://host/a" only "/a" counts). Writes to `scratch` (reuse it) and returns a view on it.
-std::string_view route_class(std::string_view method, std::string_view target, std::string& scratch);
+// Class, URI, query parameter and path segment tokens of a request. The class is "GET /bb/story/{n} ?page&story":
+// method, path with {n} {uuid} {hex} {id} for segments that vary, then the sorted names of the query parameters, never
+// their values. `target` is a request target ("/a/b?c=d"; of an absolute "http://host/a" only "/a" counts).
+void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
+                   std::string_view target);
 
-// URI, query parameter and path segment tokens of a request.
-void request_evidence(Recorder& recorder, MessageRef ref, std::string_view method, std::string_view target);
+// The tokens alone.
+void request_evidence(Recorder& recorder, MessageRef ref, std::string_view target);
 
 // Fields of an application/x-www-form-urlencoded body (or of the part of it that is at hand: a last field that is cut
 // must be left out by `complete` = false).
