@@ -189,7 +189,8 @@ public:
     explicit IdPlaces(const char* origin) noexcept : origin_(origin) {}
     bool empty() const noexcept { return count_ == 0; }
     void note(std::string_view part) noexcept {
-        if (count_ < kMost) places_[count_++] = {static_cast<std::size_t>(part.data() - origin_), part.size()};
+        if (count_ < kMost)
+            places_[count_++] = {static_cast<std::size_t>(part.data() - origin_), part.size()};
     }
     // `whole`, which begins at the origin, with "{id}" in every place.
     void mask(std::string_view whole, std::string& out) {
