@@ -142,16 +142,16 @@ struct Exchange {
     Protocol protocol = Protocol::unknown;
     bool pipelined = false;  // the client was seen to send a request before the answer to the last
     bool pipelines = false;  // the same, ever
+    bool endpoint_known = false;
+    bool lost_inside = false;  // the loss of lost_begin took the end of a message that was begun
     StandingRequests standing;
     std::uint64_t lost_begin = 0;  // last loss in the stream to the client that hid message borders
     std::uint64_t lost_end = 0;
     std::uint64_t request_lost_begin = 0;  // last such loss in the stream to the server; 0 none
     std::uint64_t answers_at_request_loss =
         0;                            // bytes to the client that the lost ones cannot have asked for
-    bool lost_inside = false;         // it took the end of a message that was begun
     std::uint64_t mean_answer = 0;    // bytes of a response, running mean
     std::uint64_t endpoint_hash = 0;  // of "addr:port" of the client
-    bool endpoint_known = false;
 
     MessageSide& at(Direction d) noexcept { return side[static_cast<unsigned>(d)]; }
     const MessageSide& at(Direction d) const noexcept { return side[static_cast<unsigned>(d)]; }

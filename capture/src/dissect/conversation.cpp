@@ -43,10 +43,10 @@ void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
     Parsed last;
     bytes = parse_some(direction, half, bytes, last);
     while (last.step == Step::switch_to) [[unlikely]] {
-        if (!switch_to(last.next)) break;
-        last = {};
-        bytes = parse_some(direction, half, bytes, last);
-    }
+            if (!switch_to(last.next)) break;
+            last = {};
+            bytes = parse_some(direction, half, bytes, last);
+        }
     keep(direction, half, bytes);
     if (dissector_.index() == 0 && half.keeps()) [[unlikely]] {
         // The new protocol is to be found from content, and this may be its start.
@@ -110,7 +110,7 @@ bool Conversation::switch_to(Protocol next) {
     }
     if (next != Protocol::unknown && emplace_dissector(dissector_, next)) return true;
     dissector_.emplace<0>();
-    for (Half& half : halves_) half.probes = next == Protocol::unknown ? 0 : kMaxProbes + 1;
+    for (std::uint16_t& probes : probes_) probes = next == Protocol::unknown ? 0 : kMaxProbes + 1;
     return false;
 }
 
@@ -152,7 +152,8 @@ void Conversation::drop_kept(Half& half) noexcept {
 // parsed now; otherwise they are kept or counted as unknown.
 bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::uint64_t end,
                             std::int64_t time_ns, std::uint64_t ack) {
-    if (half.probes > kMaxProbes) return false;
+    std::uint16_t& probes = probes_[static_cast<unsigned>(direction)];
+    if (probes > kMaxProbes) return false;
     const bool at_start = end == half.kept_size() + bytes.size();
     bool joined = half.keeps();
     if (joined) {
@@ -163,7 +164,7 @@ bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::
         joined = half.keeps();
     }
     if (fixed_ != Protocol::unknown) return settle(fixed_, direction, half, !joined);
-    ++half.probes;
+    ++probes;
     Probed probed = probe_all(joined ? Bytes(half.pending->kept) : bytes, direction);
     bool alone = !joined;
     if (joined && probed.answer == Probe::no) {

@@ -53,7 +53,7 @@ public:
     Exchange& exchange() noexcept { return exchange_; }
 
 private:
-    static constexpr std::uint32_t kMaxProbes = 256;  // segments looked at before a direction is given up
+    static constexpr std::uint16_t kMaxProbes = 256;  // segments looked at before a direction is given up
     static constexpr std::size_t kMaxUndecided = 16 * 1024;
     static constexpr std::size_t kMaxIdleRoom = 4096;  // of Pending when it is empty
 
@@ -66,7 +66,6 @@ private:
     struct Half {
         std::uint64_t skip = 0;            // bytes still to be skipped by counting
         std::unique_ptr<Pending> pending;  // from the first time that bytes were kept on
-        std::uint32_t probes = 0;
 
         bool keeps() const noexcept { return pending != nullptr && !pending->kept.empty(); }
         std::size_t kept_size() const noexcept { return pending != nullptr ? pending->kept.size() : 0; }
@@ -100,6 +99,7 @@ private:
     Exchange exchange_;
     Half halves_[2];
     AnyDissector dissector_;
+    std::uint16_t probes_[2] = {};        // segments of each direction that were looked at for a protocol
     Protocol fixed_ = Protocol::unknown;  // by port map, until the first bytes come
 };
 

@@ -302,7 +302,7 @@ void FastcgiDissector::end_of_params(Recorder& recorder) {
             extras[extra_count++] = {name.substr(5), value};
         }
     }
-    thread_local std::string target, scratch;
+    thread_local std::string target;
     if (!uri.empty()) {
         target.assign(uri);
     } else {
@@ -310,8 +310,7 @@ void FastcgiDissector::end_of_params(Recorder& recorder) {
         if (!query.empty()) target.append("?").append(query);
     }
     if (method.empty()) method = "UNKNOWN";
-    recorder.set_class(request_, protocol, route_class(method, target, scratch));
-    request_evidence(recorder, request_, method, target);
+    request_route(recorder, request_, protocol, method, target);
     if (!cookie.empty()) cookie_evidence(recorder, request_, cookie);
     for (std::size_t i = 0; i < extra_count; ++i) {
         // HTTP_X_REQUEST_ID was the header X-Request-Id.
