@@ -21,7 +21,7 @@ def followed(path: str | os.PathLike[str]) -> Iterator[str]:
     A file that is written anew from its start (it got shorter) ends the pipe. Raises TapscopeError.
     """
     try:
-        file = Path(path).open("rb", buffering=0)
+        file = Path(path).open("rb", buffering=0)  # noqa: SIM115  (the thread closes it)
     except OSError as error:
         raise TapscopeError(f"cannot be followed: {error.strerror}", path=os.fspath(path)) from None
     out, into = os.pipe()

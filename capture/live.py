@@ -40,8 +40,9 @@ and counts packets."""
 
 @dataclass(frozen=True)
 class Rotation:
-    """When a packet file is followed by another one: at a size or after a time; 0: never. With a size, `files`
-    files are written in a ring; with a time, so many are written and then the capture ends; 0: no bound."""
+    """When a packet file is followed by another one: at a size or after a time; 0: never. With a size,
+    `files` files are written in a ring; with a time, so many are written and then the capture ends; 0: no
+    bound."""
 
     bytes: int = 0
     seconds: int = 0

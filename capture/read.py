@@ -67,7 +67,8 @@ def read_files(
 
     `salt` (16 bytes, random when None) keys the evidence hashes; `port_map` gives the Protocol of a TCP port
     where content is not to decide; `limits` overrides bounds of the engine (reorder_packets, held_bytes,
-    held_bytes_of_stream, connections), the reorder_window_ns of merging (10 ms), or adds the UDP port of a tunnel (vxlan_port, geneve_port).
+    held_bytes_of_stream, connections), the reorder_window_ns of merging (10 ms), or adds the UDP port of a
+    tunnel (vxlan_port, geneve_port).
     `tls_keylog` is a file with TLS secrets in the format of SSLKEYLOGFILE; secrets inside pcapng files are
     used, too. Ctrl-C ends the reading; what was read is returned with `interrupted` set. Raises
     TapscopeError with path, offset and remedy for what is not a capture; a file that is cut is

@@ -110,7 +110,6 @@ WORDS = {
     "avatica.statement_not_seen": "Avatica executions whose statement was sent before the capture",
     "avatica.request_cut": "Avatica calls of which only the start was looked at",
     "mysql.rows_without_tokens": "Rows of result sets that give no evidence: after the first 4, or 16 values",
-    "mysql.rows_without_tokens": "Rows of result sets without evidence: behind the first 4 or 16 values",
     "sql.literals_beyond_bound": "Literals of long statements that give no evidence",
     "mysql.login_not_seen": "Connections whose login was lost: what was agreed is inferred",
     "mysql.tls_connection": "Connections that turned to TLS",

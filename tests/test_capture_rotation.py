@@ -1,4 +1,4 @@
-"""Packet files in turns, several interfaces, clocks and fan-out groups: what an operator asks of a live capture."""
+"""Packet files in turns, several interfaces, clocks, fan-out groups: what an operator asks of a capture."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_ring_of_files_keeps_the_newest(net, tmp_path: Path) -> None:
 def test_files_of_a_time_end_the_capture_when_there_are_enough(net, tmp_path: Path) -> None:
     process = begun(net, tmp_path, "-w", tmp_path / "x-%s.pcap", "-G", 1, "-W", 2, "-Z", "root")
     client = net.client(10_000, per_connection=10, pause=0.01)
-    out, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=30)
     client.send_signal(signal.SIGTERM)
     assert process.returncode == ExitCode.DONE, errors
     files = sorted(tmp_path.glob("x-*.pcap"))
