@@ -44,6 +44,8 @@ def test_counts_equal_those_of_tshark(path: Path) -> None:
         pytest.skip("tshark is not installed")
     tables = capture.read_files([path])
     names = {Protocol.HTTP: "http", Protocol.AJP: "ajp13", Protocol.MYSQL: "mysql"}
+    upgraded = (tables.messages["protocol"] == Protocol.HTTP).any()
+    names[Protocol.HTTP2] = "http" if upgraded else "http2"
     found = zip(
         tables.connections["server_port"].tolist(), tables.connections["protocol"].tolist(), strict=True
     )
@@ -54,6 +56,9 @@ def test_counts_equal_those_of_tshark(path: Path) -> None:
         "http.response.code",
         "ajp13.code",
         "tcp.analysis.retransmission",
+        "http2.headers.method",
+        "http2.headers.status",
+        "http2.type",
         "frame.number",
     )
     messages = tables.messages
@@ -68,6 +73,12 @@ def test_counts_equal_those_of_tshark(path: Path) -> None:
 
     assert ours(Protocol.HTTP, MessageKind.REQUEST) == count(rows, 0)
     assert ours(Protocol.HTTP, MessageKind.RESPONSE, MessageKind.INTERIM) == count(rows, 1)
+    promises = [kind for row in rows for kind in row[6].split(",")].count("5")
+    http2 = (Protocol.HTTP2, Protocol.GRPC)
+    assert sum(ours(each, MessageKind.REQUEST) for each in http2) == count(rows, 4) - promises
+    answers = (MessageKind.RESPONSE, MessageKind.INTERIM)
+    assert sum(ours(each, *answers) for each in http2) == count(rows, 5)
+    assert ours(Protocol.HTTP2, MessageKind.ONE_WAY) == promises
     codes = [code for row in rows for code in row[2].split(",") if code]
     assert ours(Protocol.AJP, MessageKind.REQUEST) == codes.count("2")
     assert ours(Protocol.AJP, MessageKind.RESPONSE) == codes.count("5")

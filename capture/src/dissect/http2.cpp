@@ -341,7 +341,9 @@ void Http2Dissector::Session::reset(Direction direction, std::uint32_t code, Rec
                     recorder.add_flags(open->ref, message_flag::unfinished);
             if (!stream->server_ended) recorder.count("http2.cancelled");
         }
-        streams.close(*stream);
+        // What the server has done for the client all the same, or sent before it knew, is still its answer.
+        stream->client_ended = true;
+        if (direction == Direction::to_client || stream->server_ended) streams.close(*stream);
     }
     if (message != nullptr)
         recorder.piece(*message, 0, size);
