@@ -382,6 +382,9 @@ ROUTES = [
     ("/a/0123456789abcdef0123", "GET /a/{hex}"),
     ("/a/Zx3K9d0aQpL2mN8vB7cT/x", "GET /a/{id}/x"),
     ("/story-of-the-year-2024-part-2", "GET /story-of-the-year-2024-part-2"),
+    ("/news/2026-11-21/x", "GET /news/{date}/x"),
+    ("/log/2026_11_21.txt", "GET /log/{date}.txt"),
+    ("/log/2026-11-21T03:04:05Z", "GET /log/{date}"),
     ("/img/17.png", "GET /img/{n}.png"),
     ("/s;jsessionid=ABC123?z&a=&a=2&m=%20", "GET /s ?a&m&z"),
     ("http://host:80/abs?x=1", "GET /abs ?x"),
@@ -395,6 +398,41 @@ ROUTES = [
 def test_route_templates(target: str, route: str, tmp_path: Path) -> None:
     tables = run(tmp_path, [(CLIENT, b"GET %s HTTP/1.1\r\n\r\n" % target.encode()), (SERVER, OK)])
     assert tables.classes == [(1, route)]
+
+
+def word(number: int) -> str:
+    """A word that looks like any other."""
+    return "".join(chr(97 + number // 26**place % 26) for place in range(3)) + "man"
+
+
+@pytest.mark.parametrize("mss", [1448, 5])
+def test_words_beyond_two_hundred_at_one_place_are_one_class(mss: int, tmp_path: Path) -> None:
+    asked = [f"/user/{word(n)}/mail?x=1" for n in range(250)] + [
+        "/user",
+        f"/user/{word(7)}/mail?x=1",
+        "/about/us",
+    ]
+    asked += [f"/user/{word(n)}/{other}" for n in (249, 3) for other in ("mail", "news")]
+    asked += [f"/pages/{word(n)}.html" for n in range(201)]
+    turns = [(CLIENT, b"".join(f"GET {path} HTTP/1.1\r\n\r\n".encode() for path in asked))]
+    tables = run(tmp_path, turns, mss)
+    found = [tables.classes[class_id][1] for class_id in tables.messages["class_id"].tolist()]
+    assert found[:200] == [f"GET /user/{word(n)}/mail ?x" for n in range(200)]
+    assert found[200:250] == ["GET /user/{*}/mail ?x"] * 50
+    assert found[250:253] == ["GET /user", f"GET /user/{word(7)}/mail ?x", "GET /about/us"]
+    assert found[253:255] == ["GET /user/{*}/mail", "GET /user/{*}/news"]
+    assert found[255:257] == [f"GET /user/{word(3)}/mail", f"GET /user/{word(3)}/news"]
+    assert found[-1] == "GET /pages/{*}.html"
+
+
+def test_words_of_routes_are_bounded(tmp_path: Path) -> None:
+    paths = [f"/{word(n % 199)}/{word(n // 199)}/{word(n % 7)}" for n in range(39_000)]
+    request = "".join(f"GET {path} HTTP/1.1\r\n\r\n" for path in paths).encode()
+    tables = run(tmp_path, [(CLIENT, request)])
+    assert len(tables.messages["conn"]) == len(paths)
+    assert 10_000 < len(tables.classes) < 40_000
+    assert any("{*}" in text for _, text in tables.classes)
+    assert tables.counter("classes.beyond_bound") == 0
 
 
 def tokens(tables: capture.CaptureTables, row: int = 0) -> set[tuple[int, int, int]]:

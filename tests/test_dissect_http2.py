@@ -339,7 +339,12 @@ def test_a_reset_by_the_server_is_the_answer(tmp_path: Path) -> None:
 def test_a_cancelled_stream_is_open_for_a_late_answer(tmp_path: Path) -> None:
     cancel = frame(RST_STREAM, 0, 1, struct.pack("!I", 8))
     late = answer(1, END_HEADERS) + frame(DATA, END_STREAM, 1, b"late")
-    turns = [*OPEN, (CLIENT, ask(1, flags=END_HEADERS) + cancel), (CLIENT, ask(3)), (SERVER, answer(3) + late)]
+    turns = [
+        *OPEN,
+        (CLIENT, ask(1, flags=END_HEADERS) + cancel),
+        (CLIENT, ask(3)),
+        (SERVER, answer(3) + late),
+    ]
     tables = play(tmp_path, [*turns, (SERVER, frame(DATA, 0, 1, b"never"))])
     assert [row[1:] for row in rows(tables)] == [
         ("request", "GET /a", -1),

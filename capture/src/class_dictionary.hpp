@@ -21,6 +21,18 @@ public:
         std::string example;  // one raw text, only when text is to be kept
     };
 
+    // -1 when the text has no class.
+    std::int32_t find(Protocol protocol, std::string_view text) const noexcept {
+        const std::uint64_t hash = text_hash(text, static_cast<std::uint64_t>(protocol) + 1);
+        for (std::size_t i = hash & (slots_.size() - 1); slots_[i].id >= 0;
+             i = (i + 1) & (slots_.size() - 1)) {
+            if (slots_[i].hash != hash) continue;
+            const Entry& entry = entries_[static_cast<std::size_t>(slots_[i].id)];
+            if (entry.protocol == protocol && entry.text == text) return slots_[i].id;
+        }
+        return -1;
+    }
+
     std::int32_t id(Protocol protocol, std::string_view text) {
         const std::uint64_t hash = text_hash(text, static_cast<std::uint64_t>(protocol) + 1);
         std::size_t i = hash & (slots_.size() - 1);

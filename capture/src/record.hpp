@@ -18,6 +18,7 @@
 #include "decode/tap_point.hpp"
 #include "dissect/avatica_statements.hpp"
 #include "dissect/dissector.hpp"
+#include "dissect/route_words.hpp"
 #include "evidence.hpp"
 #include "exchange.hpp"
 #include "hash.hpp"
@@ -196,6 +197,7 @@ public:
 
     std::shared_ptr<TlsKeyLog> tls_keys;  // null: nothing is decrypted
     ClassDictionary classes;
+    RouteWords routes;
     AvaticaStatements avatica_statements;
     Counters counters;
     TapPoints tap_points;

@@ -58,6 +58,13 @@ std::string_view url_decode(std::string_view text, bool plus_is_space, std::stri
     return scratch;
 }
 
+// 2026-11-21, 2026_11_21, and the same with a time behind a T.
+bool is_date(std::string_view text) noexcept {
+    if (text.size() < 10 || (text.size() > 10 && text[10] != 'T')) return false;
+    if ((text[4] != '-' && text[4] != '_') || text[7] != text[4]) return false;
+    return all_digits(text.substr(0, 4)) && all_digits(text.substr(5, 2)) && all_digits(text.substr(8, 2));
+}
+
 // Placeholder of a path segment that varies, or nothing. "12.html" keeps its suffix.
 std::string_view placeholder(std::string_view segment, std::string_view& suffix) noexcept {
     suffix = {};
@@ -68,6 +75,10 @@ std::string_view placeholder(std::string_view segment, std::string_view& suffix)
         if (dot != std::string_view::npos && all_digits(segment.substr(0, dot))) {
             suffix = segment.substr(dot);
             return "{n}";
+        }
+        if (is_date(segment.substr(0, dot))) {
+            if (dot != std::string_view::npos) suffix = segment.substr(dot);
+            return "{date}";
         }
     }
     if (segment.size() < 16) return {};
@@ -236,10 +247,10 @@ void read_path(Recorder& recorder, MessageRef ref, std::string_view path, ClassT
         }
         if (!shape.empty()) {
             const std::string_view value = plain.substr(0, plain.size() - suffix.size());
-            const bool number = shape == "{n}";
+            const bool number = shape == "{n}", is_id = !number && shape != "{date}";
             recorder.token(ref, kPathSegmentSlot + static_cast<std::uint32_t>(index),
-                           number ? TokenKind::number : TokenKind::text, as_bytes(value), !number);
-            if (!number) ids.note(value);
+                           number ? TokenKind::number : TokenKind::text, as_bytes(value), is_id);
+            if (is_id) ids.note(value);
         }
         if (plain.size() == segment.size()) return;
         each_parameter(segment.substr(plain.size() + 1), ';',
@@ -276,6 +287,16 @@ void uri_tokens(Recorder& recorder, MessageRef ref, const Target& parts, IdPlace
     recorder.token(ref, 0, TokenKind::uri, as_bytes(masked), false);
 }
 
+// Places where too many words were seen are "{*}" in the class.
+void set_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view text) {
+    std::int32_t id = recorder.classes.find(protocol, text);
+    if (id < 0) [[unlikely]] {
+        thread_local std::string folded;
+        id = recorder.classes.id(protocol, recorder.routes.fold(text, folded));
+    }
+    recorder.set_class(ref, id);
+}
+
 }  // namespace
 
 void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
@@ -286,7 +307,7 @@ void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::s
     IdPlaces ids(parts.path.data());
     read_path(recorder, ref, parts.path, &text, ids);
     read_query(recorder, ref, parts.query, &text, ids);
-    recorder.set_class(ref, protocol, text.finish());
+    set_route(recorder, ref, protocol, text.finish());
     uri_tokens(recorder, ref, parts, ids);
 }
 

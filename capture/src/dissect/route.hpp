@@ -12,8 +12,9 @@
 namespace tapscope {
 
 // Class, URI, query parameter and path segment tokens of a request. The class is "GET /bb/story/{n} ?page&story":
-// method, path with {n} {uuid} {hex} {id} for segments that vary, then the sorted names of the query parameters, never
-// their values. `target` is a request target ("/a/b?c=d"; of an absolute "http://host/a" only "/a" counts).
+// method, path with {n} {date} {uuid} {hex} {id} for segments that vary and {*} where too many words stand
+// (route_words.hpp), then the sorted names of the query parameters, never their values. `target` is a request target
+// ("/a/b?c=d"; of an absolute "http://host/a" only "/a" counts).
 void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
                    std::string_view target);
 

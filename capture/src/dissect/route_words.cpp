@@ -1,0 +1,85 @@
+#include "dissect/route_words.hpp"
+
+#include <algorithm>
+
+#include "hash.hpp"
+
+namespace tapscope {
+namespace {
+
+constexpr std::uint64_t kPlace = 0x706c616365,
+                        kWord = 0x776f7264;  // seeds: a place and a word are never the same
+
+// ".html" of a name; longer or odd endings belong to it.
+std::string_view ending(std::string_view word) noexcept {
+    const std::size_t dot = word.rfind('.');
+    if (dot == std::string_view::npos || dot == 0 || word.size() - dot < 2 || word.size() - dot > 6)
+        return {};
+    const std::string_view end = word.substr(dot);
+    const bool plain = std::all_of(end.begin() + 1, end.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+    return plain ? end : std::string_view{};
+}
+
+}  // namespace
+
+RouteWords::Slot* RouteWords::find(std::uint64_t hash) noexcept {
+    if (slots_.empty()) return nullptr;
+    for (std::size_t i = hash & (slots_.size() - 1); slots_[i].hash != 0; i = (i + 1) & (slots_.size() - 1))
+        if (slots_[i].hash == hash) return &slots_[i];
+    return nullptr;
+}
+
+RouteWords::Slot* RouteWords::add(std::uint64_t hash) {
+    if (used_ >= kMaxEntries) return nullptr;
+    if ((used_ + 1) * 2 > slots_.size()) {
+        std::vector<Slot> old(std::max<std::size_t>(slots_.size() * 2, 256));
+        old.swap(slots_);
+        for (const Slot& slot : old) {
+            if (slot.hash == 0) continue;
+            std::size_t i = slot.hash & (slots_.size() - 1);
+            while (slots_[i].hash != 0) i = (i + 1) & (slots_.size() - 1);
+            slots_[i] = slot;
+        }
+    }
+    ++used_;
+    std::size_t i = hash & (slots_.size() - 1);
+    while (slots_[i].hash != 0) i = (i + 1) & (slots_.size() - 1);
+    slots_[i].hash = hash;
+    return &slots_[i];
+}
+
+bool RouteWords::admits(std::string_view place, std::string_view word) {
+    const std::uint64_t place_hash = text_hash(place, kPlace) | 1;
+    const std::uint64_t word_hash = text_hash(word, place_hash ^ kWord) | 1;
+    if (find(word_hash) != nullptr) return true;
+    Slot* here = find(place_hash);
+    if (here == nullptr) here = add(place_hash);
+    if (here == nullptr || here->words >= kMaxWords || used_ >= kMaxEntries) return false;
+    ++here->words;  // before `add`, which may move it
+    return add(word_hash) != nullptr;
+}
+
+std::string_view RouteWords::fold(std::string_view text, std::string& scratch) {
+    const std::size_t method = std::min(text.find(' ') + 1, text.size());
+    const std::size_t end = std::min(text.find(" ?", method), text.size());
+    scratch.assign(text.substr(0, method));
+    for (std::size_t at = method; at < end;) {
+        if (text[at] == '/') {
+            scratch.push_back('/');
+            ++at;
+            continue;
+        }
+        const std::string_view word = text.substr(at, std::min(text.find('/', at), end) - at);
+        at += word.size();
+        if (word.front() == '{' || admits(scratch, word)) {
+            scratch.append(word);
+        } else {
+            scratch.append("{*}");
+            scratch.append(ending(word));
+        }
+    }
+    scratch.append(text.substr(end));
+    return scratch;
+}
+
+}  // namespace tapscope

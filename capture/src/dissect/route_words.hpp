@@ -1,0 +1,38 @@
+// Places in a path where any word can stand (user names, titles): no shape tells them from fixed words, only their number.
+//
+// Every place (the route up to a slash) may show kMaxWords different words; the ones that come later are "{*}" there.
+// A word keeps its class for good, so that one address never has two. Which words are the first ones follows from the
+// order of the requests alone, not from how packets cut them. Bounded: kMaxEntries places and words, then all that is
+// new is "{*}".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tapscope {
+
+class RouteWords {
+public:
+    static constexpr std::uint32_t kMaxWords = 200;
+    static constexpr std::size_t kMaxEntries = 64 * 1024;
+
+    // `text` as route_class made it, with "{*}" where a word is one too many; `scratch` holds the result.
+    std::string_view fold(std::string_view text, std::string& scratch);
+
+private:
+    struct Slot {
+        std::uint64_t hash = 0;  // of a place or of a word at a place; 0 free
+        std::uint32_t words = 0;
+    };
+
+    Slot* find(std::uint64_t hash) noexcept;
+    Slot* add(std::uint64_t hash);
+    bool admits(std::string_view place, std::string_view word);
+
+    std::vector<Slot> slots_;  // open addressing, at most half full
+    std::size_t used_ = 0;
+};
+
+}  // namespace tapscope
