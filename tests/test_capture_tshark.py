@@ -15,6 +15,31 @@ from tapscope.store.codes import MessageKind, Protocol
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
 CAPTURES = sorted(path for pattern in ("*.pcap", "*.pcapng", "*.pcap.*") for path in PCAPS.rglob(pattern))
 
+ADDRESS_READ_AS_CONTROL_WORD = "tshark guesses whether an MPLS pseudo-wire has a control word; MAC addresses that begin with 00 mislead it"
+COPIES_READ_AS_RETRANSMISSIONS = "tshark counts the copies that a second mirror port makes as retransmissions"
+EXCEPTIONS = {
+    "mpls_pseudowire.pcap": ADDRESS_READ_AS_CONTROL_WORD,
+    "mpls_pseudowire_control_word.pcap": ADDRESS_READ_AS_CONTROL_WORD,
+    "overlapping_tenants.pcap": "tshark joins connections of two tenants that have the same addresses and ports",
+    "thrice_offloaded_checksum.pcap": "tshark counts a response again in each of its copies",
+    "twice_routed.pcap": COPIES_READ_AS_RETRANSMISSIONS,
+    "twice_two_ports.pcap": COPIES_READ_AS_RETRANSMISSIONS,
+    "twice_two_vlans.pcap": COPIES_READ_AS_RETRANSMISSIONS,
+    "twice_untagged_and_vxlan.pcap": COPIES_READ_AS_RETRANSMISSIONS,
+    "vxlan_linux_port.pcap": "tshark knows VXLAN by UDP 4789 only, not by 8472, where Linux sends it",
+}
+"""Captures where tshark differs, and why; tests/test_capture_overlays.py demands the right messages of each."""
+
+
+def compared(path: Path):  # type: ignore[no-untyped-def]  # the type is private to pytest
+    reason = EXCEPTIONS.get(path.name)
+    marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+    return pytest.param(path, id=path.name, marks=marks)
+
+
+def test_exceptions_are_captures_that_exist() -> None:
+    assert EXCEPTIONS.keys() <= {path.name for path in CAPTURES}
+
 
 def tshark(path: Path, ports: dict[int, str], *fields: str) -> list[list[str]]:
     """One row per packet with the values of `fields`, each value a comma-separated list.
@@ -38,7 +63,7 @@ def test_every_byte_of_every_stream_is_accounted_for(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", CAPTURES, ids=[path.name for path in CAPTURES])
+@pytest.mark.parametrize("path", [compared(path) for path in CAPTURES])
 def test_counts_equal_those_of_tshark(path: Path) -> None:
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
