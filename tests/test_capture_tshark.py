@@ -15,12 +15,14 @@ from tapscope.store.codes import MessageKind, Protocol
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
 CAPTURES = sorted(path for pattern in ("*.pcap", "*.pcapng", "*.pcap.*") for path in PCAPS.rglob(pattern))
 
-ADDRESS_READ_AS_CONTROL_WORD = "tshark guesses whether an MPLS pseudo-wire has a control word; MAC addresses that begin with 00 mislead it"
+ADDRESS_READ_AS_CONTROL_WORD = (
+    "tshark guesses the control word of an MPLS pseudo-wire; MAC addresses with 00 mislead it"
+)
 COPIES_READ_AS_RETRANSMISSIONS = "tshark counts the copies that a second mirror port makes as retransmissions"
 EXCEPTIONS = {
     "mpls_pseudowire.pcap": ADDRESS_READ_AS_CONTROL_WORD,
     "mpls_pseudowire_control_word.pcap": ADDRESS_READ_AS_CONTROL_WORD,
-    "overlapping_tenants.pcap": "tshark joins connections of two tenants that have the same addresses and ports",
+    "overlapping_tenants.pcap": "tshark joins connections of two tenants with equal addresses and ports",
     "thrice_offloaded_checksum.pcap": "tshark counts a response again in each of its copies",
     "twice_routed.pcap": COPIES_READ_AS_RETRANSMISSIONS,
     "twice_two_ports.pcap": COPIES_READ_AS_RETRANSMISSIONS,
@@ -28,7 +30,7 @@ EXCEPTIONS = {
     "twice_untagged_and_vxlan.pcap": COPIES_READ_AS_RETRANSMISSIONS,
     "vxlan_linux_port.pcap": "tshark knows VXLAN by UDP 4789 only, not by 8472, where Linux sends it",
 }
-"""Captures where tshark differs, and why; tests/test_capture_overlays.py demands the right messages of each."""
+"""Captures where tshark differs, and why; tests/test_capture_overlays.py demands the right messages."""
 
 
 def compared(path: Path):  # type: ignore[no-untyped-def]  # the type is private to pytest
