@@ -19,7 +19,7 @@ CONTAINED = 0.8
 """Share of a connection's calls that must lie inside calls of a node for that node to be their maker."""
 
 SLACK_NS = 50_000
-_DATABASES = (Protocol.MYSQL, Protocol.POSTGRES)
+_DATABASES = (Protocol.MYSQL, Protocol.POSTGRES, Protocol.REDIS, Protocol.MEMCACHED)
 
 ANSWERS_EARLY = (Protocol.CJDBC,)
 """Protocols of nodes that may answer before the calls they made are done: a C-JDBC controller sends a write

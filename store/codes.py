@@ -32,6 +32,7 @@ DISSECTED = (
     Protocol.FASTCGI,
     Protocol.POSTGRES,
     Protocol.REDIS,
+    Protocol.MEMCACHED,
     Protocol.MYSQL,
 )
 """Protocols whose messages the engine reads; the ones that a port map may name."""

@@ -75,7 +75,8 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     const bool unanswered_lost =
         after_loss && (exchange_->pipelines || ack <= exchange_->answers_at_request_loss);
     const bool behind_loss = exchange_->pipelined && open.front().after_loss;
-    if ((unanswered_lost || behind_loss) && exchange_->doubt == nullptr) [[unlikely]] {
+    if ((unanswered_lost || behind_loss) && exchange_->doubt == nullptr && !exchange_->dissector_pairs)
+        [[unlikely]] {
         begin_doubt();
         note_request(request);
     }
@@ -106,6 +107,7 @@ void Recorder::close_before(std::uint64_t offset, std::uint64_t ack) {
         for (; answered > 0; --answered) drop_answer_lost();
         return;
     }
+    if (exchange_->dissector_pairs) return;
     // With several requests on the way the number of lost packets and bytes tells for now how many answers they held.
     if (exchange_->doubt == nullptr) begin_doubt();
     const std::uint64_t packets = packets_lost(), mean = exchange_->mean_answer;

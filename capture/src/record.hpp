@@ -88,10 +88,21 @@ public:
     bool front_received(std::uint64_t at) const noexcept {
         return has_request() && exchange_->requests.front().begin < ack_of_byte(window_.base + at);
     }
+    // Bytes of `direction` were lost since the last message of it.
+    bool after_gap(Direction direction) const noexcept { return exchange_->at(direction).after_gap; }
+    // Is a request with this tag open?
+    bool has_open_tag(std::uint32_t tag) const noexcept {
+        const RequestQueue& open = exchange_->requests;
+        for (std::size_t i = 0; i < open.size(); ++i)
+            if (open.at(i).tag == tag) return true;
+        return false;
+    }
     // The oldest open request gets no answer that can be told from others: counts as one whose answer was lost.
     void give_up_request() {
         if (has_request()) drop_answer_lost();
     }
+    // From here on the dissector tells after a loss which requests have no answer that can be told.
+    void dissector_pairs() noexcept { exchange_->dissector_pairs = true; }
     // The protocol itself told which requests are answered: the next answer is the oldest open request's, whatever
     // was lost before.
     void answers_in_step() noexcept {

@@ -26,6 +26,7 @@ Probe PostgresDissector::probe(Bytes bytes, Direction direction) noexcept {
 Parsed PostgresDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
     Side& s = side(direction);
     Parsed parsed;
+    recorder.dissector_pairs();
     if (phase_ == Phase::opaque) {
         parsed.consumed = bytes.size();
     } else if (s.skip > 0) [[unlikely]] {

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string>
 
-#include "dissect/route.hpp"
+#include "dissect/key_space.hpp"
 #include "evidence.hpp"
 
 namespace tapscope {
@@ -18,10 +18,9 @@ constexpr std::size_t kMaxNumberLine = 32;      // a type, a number, CRLF
 constexpr std::uint64_t kMaxBulk = 1ull << 32;  // proto-max-bulk-len is 512 MB unless raised
 constexpr std::uint64_t kMaxElements = 1ull << 31;
 constexpr std::size_t kMaxName = 32;       // of a command
-constexpr std::size_t kMaxTokenText = 64;  // longer values give no token; keys may have kMaxKey
-constexpr std::size_t kMaxKey = 512;
-constexpr std::uint32_t kMaxTokens = 16;  // of a command or a reply
-constexpr std::uint32_t kSubscribe = 1;   // tag: answered by a push
+constexpr std::size_t kMaxTokenText = 64;  // longer values give no token; a key may have kMaxKey
+constexpr std::uint32_t kMaxTokens = 16;   // of a command or a reply
+constexpr std::uint32_t kSubscribe = 1;    // tag: answered by a push
 
 enum Trait : std::uint8_t {
     keyed = 1,      // the first argument is a key
@@ -196,15 +195,6 @@ bool starts_reply(Bytes bytes) noexcept {
     return number > 0 && !rest.empty() && is_type(static_cast<char>(rest[0]));
 }
 
-// "user" of "user:42": letters, digits and '_' in front of a ':', at most 24 and no number.
-std::string_view prefix_of(std::string_view key) noexcept {
-    const std::size_t colon = key.substr(0, 25).find(':');
-    if (colon == std::string_view::npos || colon == 0 || !is_alpha(key[0])) return {};
-    for (char c : key.substr(0, colon))
-        if (!is_alpha(c) && c != '_' && c != '-') return {};
-    return key.substr(0, colon);
-}
-
 }  // namespace
 
 Probe RedisDissector::probe(Bytes bytes, Direction direction) noexcept {
@@ -216,6 +206,11 @@ Probe RedisDissector::probe(Bytes bytes, Direction direction) noexcept {
 
 Parsed RedisDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
     if (stream_) return {Step::ok, bytes.size()};
+    if (fresh_) {
+        fresh_ = false;
+        recorder.dissector_pairs();
+        in_step_ = !recorder.after_gap(Direction::to_server);  // lost before the protocol was known
+    }
     return direction == Direction::to_server ? request(bytes, recorder) : reply(bytes, recorder);
 }
 
@@ -326,7 +321,7 @@ void RedisDissector::class_of_command(std::string_view name, std::string_view su
         const std::string_view sub = command_name(subject, buffer);
         if (!sub.empty()) text.append(" ").append(sub);
     } else if ((command.traits & keyed) != 0) {
-        const std::string_view prefix = prefix_of(subject);
+        const std::string_view prefix = key_space(subject);
         if (!prefix.empty()) text.append(" ").append(prefix).append(":*");
     }
     recorder.set_class(request_, protocol, text);
@@ -360,18 +355,9 @@ void RedisDissector::take_argument(std::string_view text, Recorder& recorder) {
     if (text.empty() || (traits & secret) != 0 || ((traits & (container | script)) != 0 && index_ == 1))
         return;
     if (text.size() > kMaxTokenText && (index_ > 1 || (traits & keyed) == 0)) return;
+    if (index_ == 1 && (traits & keyed) != 0) return key_evidence(recorder, request_, 0, text);
     recorder.token(request_, index_ - 1, all_digits(text) ? TokenKind::number : TokenKind::text,
                    as_bytes(text));
-    if (index_ > 1 || (traits & keyed) == 0 || text.find(':') == std::string_view::npos) return;
-    // Parts of a key such as "user:42:name" that are numbers are what the caller looked up.
-    std::uint32_t part = 0;
-    for (std::string_view rest = text; !rest.empty() && part < 8; ++part) {
-        const std::size_t colon = std::min(rest.find(':'), rest.size());
-        const std::string_view piece = rest.substr(0, colon);
-        rest.remove_prefix(std::min(colon + 1, rest.size()));
-        if (all_digits(piece))
-            recorder.token(request_, kPathSegmentSlot + part, TokenKind::number, as_bytes(piece), false);
-    }
 }
 
 Parsed RedisDissector::end_request(std::uint64_t next, Recorder& recorder) {

@@ -54,6 +54,7 @@ private:
     bool stream_ = false;       // MONITOR or replication: the server sends on and on
     bool ask_stream_ = false;   // asked for, not granted yet
     bool lost_client_ = false;  // the borders of commands are unknown
+    bool fresh_ = true;
     bool in_step_ = true;       // replies can be paired
     bool heard_since_ = false;  // not in step: the server said something since the loss
 };

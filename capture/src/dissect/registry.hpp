@@ -15,6 +15,7 @@
 #include "dissect/fastcgi.hpp"
 #include "dissect/http.hpp"
 #include "dissect/http2.hpp"
+#include "dissect/memcached.hpp"
 #include "dissect/mysql.hpp"
 #include "dissect/postgres.hpp"
 #include "dissect/redis.hpp"
@@ -59,6 +60,7 @@ using AnyDissector = detail::Dissectors<
     FastcgiDissector,
     PostgresDissector,
     RedisDissector,
+    MemcachedDissector,
     MysqlDissector>;
 // clang-format on
 
