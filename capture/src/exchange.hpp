@@ -141,8 +141,8 @@ struct Exchange {
     std::int32_t conn = -1;
     Protocol protocol = Protocol::unknown;
     bool dissector_pairs = false;  // after a loss the dissector knows, or gives up, which request is answered
-    bool pipelined = false;  // the client was seen to send a request before the answer to the last
-    bool pipelines = false;  // the same, ever
+    bool pipelined = false;        // the client was seen to send a request before the answer to the last
+    bool pipelines = false;        // the same, ever
     bool endpoint_known = false;
     bool lost_inside = false;  // the loss of lost_begin took the end of a message that was begun
     StandingRequests standing;
