@@ -12,6 +12,7 @@ def read_files(
     progress: Callable[[int, int], None] | None,
     limits: Mapping[str, int],
     tls_keylog: str,
+    threads: int,
 ) -> dict[str, Any]: ...
 
 class Capture:

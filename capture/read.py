@@ -62,6 +62,7 @@ def read_files(
     progress: Progress | None = None,
     limits: Mapping[str, int] | None = None,
     tls_keylog: str | os.PathLike[str] | None = None,
+    threads: int = 0,
 ) -> CaptureTables:
     """Read pcap and pcapng files (plain, gzip, zstd, xz; "-" is standard input), merged in time order.
 
@@ -70,9 +71,10 @@ def read_files(
     held_bytes_of_stream, connections), the reorder_window_ns of merging (10 ms), or adds the UDP port of a
     tunnel (vxlan_port, geneve_port).
     `tls_keylog` is a file with TLS secrets in the format of SSLKEYLOGFILE; secrets inside pcapng files are
-    used, too. Ctrl-C ends the reading; what was read is returned with `interrupted` set. Raises
-    TapscopeError with path, offset and remedy for what is not a capture; a file that is cut is
-    read up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
+    used, too. `threads` share the connections between them (0: as many as there are usable cores, at most 4);
+    the tables are the same for any number. Ctrl-C ends the reading; what was read is returned with
+    `interrupted` set. Raises TapscopeError with path, offset and remedy for what is not a capture; a file
+    that is cut is read up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
     """
     if not paths:
         raise TapscopeError("no capture file was named", remedy="Name at least one pcap or pcapng file.")
@@ -85,6 +87,7 @@ def read_files(
             progress,
             dict(limits or {}),
             _keylog(tls_keylog),
+            threads or min(len(os.sched_getaffinity(0)), 4),
         )
     except _native.SourceError as error:
         raise as_tapscope_error(error) from None

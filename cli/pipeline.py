@@ -41,6 +41,8 @@ class TraceOptions:
     tls_keylog: Path | None = None
     reorder_window_ns: int = 10_000_000
     follow: bool = False
+    threads: int = 0
+    """That read packets; 0: one per core, at most 4. Not stored: the tables are the same for any number."""
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
@@ -121,6 +123,7 @@ def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progre
             port_map=port_codes(options.port_map),
             tls_keylog=options.tls_keylog,
             limits={"reorder_window_ns": options.reorder_window_ns},
+            threads=options.threads,
             progress=_told(progress, "reading packets"),
         )
     for source, name in zip(captured.sources, names, strict=True):

@@ -3,10 +3,9 @@
     python benchmarks/capture [--megabytes 200] [--full] [--repeats 7] [--part speed] [--capture http_small]
 
 Each figure is user + system time of a process of its own; the programs take turns on one capture, and the
-start of each (measured on a capture of three packets) is taken off. The page cache is brought into one
-state first.
-tapscope does the whole work: decoding, reassembly, dissection, pairing, fingerprints, evidence, columns in
-numpy. tshark and Suricata get the first 20,000 packets of each capture.
+start of each (measured on a capture of three packets) is taken off. The page cache is brought into one state
+first. tapscope does the whole work: decoding, reassembly, dissection, pairing, fingerprints, evidence,
+columns in numpy. tshark and Suricata get the first 20,000 packets of each capture.
 """
 
 from __future__ import annotations
@@ -36,8 +35,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7, help="runs of each program (default 7)")
     parser.add_argument("--part", action="append", choices=PARTS, help="only this part; may be given again")
     parser.add_argument("--capture", action="append", choices=list(speed.CAPTURES), help="only this capture")
+    parser.add_argument("--threads", type=int, action="append", help="threads of tapscope (default 1 and 2)")
     chosen = parser.parse_args()
-    parts, threads = chosen.part or list(PARTS), [1]
+    parts, threads = chosen.part or list(PARTS), chosen.threads or [1, 2]
     megabytes = 600 if chosen.full else chosen.megabytes
     binaries = ROOT / "build" / "bench-capture"
     generator, built = generated.build_generator(binaries), build(binaries)

@@ -19,7 +19,7 @@ def resident(name):
     text = open("/proc/self/status").read()
     return int(re.search(name + r":\\s+(\\d+)", text)[1]) * 1024
 before, series = resident("VmRSS"), []
-tables = capture.read_files([sys.argv[1]],
+tables = capture.read_files([sys.argv[1]], threads=int(sys.argv[2]),
     progress=lambda done, total: series.append((done / max(total, 1), resident("VmRSS"))))
 columns = sum(column.nbytes for table in (tables.connections, tables.messages, tables.evidence)
               for column in table.values())

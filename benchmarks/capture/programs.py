@@ -19,7 +19,7 @@ SLOW_PACKETS = 20_000
 ENGINE = """
 import sys
 from tapscope import capture
-capture.read_files([sys.argv[1]])
+capture.read_files([sys.argv[1]], threads=int(sys.argv[2]))
 """
 
 FLOOR = "floor: parse, one look-up"

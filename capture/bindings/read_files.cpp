@@ -1,9 +1,13 @@
 // Capture files to tables.
+#include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "bindings.hpp"
 #include "bytes.hpp"
 #include "dissect/tls_keys.hpp"
+#include "sharded.hpp"
 #include "source/merge.hpp"
 
 namespace tapscope::bindings {
@@ -60,57 +64,111 @@ void take_secrets(const MergedSources& sources, TlsKeyLog& keys) {
 
 namespace {
 
+constexpr std::uint16_t kAvaticaPort = 8765;  // the query server's default
+
+struct Read {
+    const std::vector<std::string>& paths;
+    const Settings& settings;
+    const Progress& progress;
+
+    std::unique_ptr<MergedSources> open(Counters& counters) const {
+        try {
+            const py::gil_scoped_release no_gil;
+            std::vector<std::unique_ptr<Source>> opened;
+            for (const std::string& path : paths)
+                opened.push_back(open_file(path, static_cast<std::uint16_t>(opened.size()), counters));
+            return std::make_unique<MergedSources>(std::move(opened), counters, settings.reorder_window_ns);
+        } catch (const SourceError&) {
+            if (!Pulse::pressed()) throw;
+            PyErr_SetNone(PyExc_KeyboardInterrupt);
+            throw py::error_already_set();
+        }
+    }
+    void check(const MergedSources& sources, bool interrupted) const {
+        if (!interrupted)
+            for (const auto& source : sources.sources()) check_link_types(source->report());
+    }
+    py::dict tables(Engine& engine, const MergedSources& sources, bool interrupted) const {
+        if (progress) (*progress)(sources.bytes_done(), sources.bytes_total());
+        std::vector<const SourceReport*> reports;
+        for (const auto& source : sources.sources()) reports.push_back(&source->report());
+        return export_all(engine, reports, interrupted);
+    }
+
+    py::dict by_one() const {
+        Engine engine(settings);
+        const std::unique_ptr<MergedSources> sources = open(engine.recorder().counters);
+        bool interrupted = false;
+        {
+            const py::gil_scoped_release no_gil;
+            Pulse pulse(progress);
+            std::vector<Packet> batch;
+            batch.reserve(Source::kBatch);
+            while (!interrupted) {
+                sources->fill(batch);
+                if (batch.empty()) break;
+                take_secrets(*sources, *settings.tls_keys);
+                engine.packets(batch);
+                interrupted = pulse.interrupted(sources->bytes_done(), sources->bytes_total());
+            }
+            interrupted = interrupted || Pulse::pressed();
+            engine.finish();
+            check(*sources, interrupted);
+        }
+        return tables(engine, *sources, interrupted);
+    }
+
+    // Once more with the ports that were learned, if there are any and the input is still there.
+    py::dict by_several(unsigned threads, std::vector<std::uint16_t> together) const {
+        const bool files = std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
+            std::error_code error;
+            return std::filesystem::is_regular_file(path, error);
+        });
+        while (true) {
+            ShardedEngine sharded(settings, threads, together);
+            const std::unique_ptr<MergedSources> sources = open(sharded.source_counters());
+            bool interrupted = false;
+            {
+                const py::gil_scoped_release no_gil;
+                Pulse pulse(progress);
+                interrupted = !sharded.read(*sources, [&](std::uint64_t done, std::uint64_t total) {
+                    return pulse.interrupted(done, total);
+                });
+                interrupted = interrupted || Pulse::pressed();
+                check(*sources, interrupted);
+            }
+            const std::vector<std::uint16_t> learned = sharded.foreign_statements();
+            if (learned.empty() || interrupted || !files)
+                return tables(sharded.first(), *sources, interrupted);
+            together.insert(together.end(), learned.begin(), learned.end());
+        }
+    }
+};
+
 py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt, bool keep_text,
                     const PortMap& port_map, const Progress& progress,
                     const std::unordered_map<std::string, std::int64_t>& limits,
-                    const std::string& tls_keylog) {
+                    const std::string& tls_keylog, unsigned threads) {
     Settings settings = make_settings(salt, keep_text, port_map);
     settings.tls_keys = std::make_shared<TlsKeyLog>(tls_keylog);
     settings.tls_keys->refresh();
     set_limits(settings, limits);
-    Engine engine(settings);
-    bool interrupted = false;
     const Pulse::WhileWaiting waiting;
-    std::vector<std::unique_ptr<Source>> opened;
-    try {
-        const py::gil_scoped_release no_gil;
-        for (const std::string& path : paths)
-            opened.push_back(
-                open_file(path, static_cast<std::uint16_t>(opened.size()), engine.recorder().counters));
-    } catch (const SourceError&) {
-        if (!Pulse::pressed()) throw;
-        PyErr_SetNone(PyExc_KeyboardInterrupt);
-        throw py::error_already_set();
-    }
-    MergedSources sources(std::move(opened), engine.recorder().counters, settings.reorder_window_ns);
-    {
-        const py::gil_scoped_release no_gil;
-        Pulse pulse(progress);
-        std::vector<Packet> batch;
-        batch.reserve(Source::kBatch);
-        while (!interrupted) {
-            sources.fill(batch);
-            if (batch.empty()) break;
-            take_secrets(sources, *settings.tls_keys);
-            engine.packets(batch);
-            interrupted = pulse.interrupted(sources.bytes_done(), sources.bytes_total());
-        }
-        interrupted = interrupted || Pulse::pressed();
-        engine.finish();
-        if (!interrupted)
-            for (const auto& source : sources.sources()) check_link_types(source->report());
-    }
-    if (progress) (*progress)(sources.bytes_done(), sources.bytes_total());
-    std::vector<const SourceReport*> reports;
-    for (const auto& source : sources.sources()) reports.push_back(&source->report());
-    return export_all(engine, reports, interrupted);
+    const Read read{paths, settings, progress};
+    threads = std::min(threads, ShardedEngine::kMaxEngines);
+    if (threads <= 1) return read.by_one();
+    std::vector<std::uint16_t> together{kAvaticaPort};
+    for (const auto& [port, protocol] : settings.port_map)
+        if (protocol == Protocol::avatica) together.push_back(port);
+    return read.by_several(threads, std::move(together));
 }
 
 }  // namespace
 
 void define_read_files(py::module_& m) {
     m.def("read_files", &read_files, py::arg("paths"), py::arg("salt"), py::arg("keep_text"),
-          py::arg("port_map"), py::arg("progress"), py::arg("limits"), py::arg("tls_keylog"));
+          py::arg("port_map"), py::arg("progress"), py::arg("limits"), py::arg("tls_keylog"),
+          py::arg("threads"));
 }
 
 }  // namespace tapscope::bindings

@@ -47,12 +47,14 @@ public:
         }
         const auto fresh = static_cast<std::int32_t>(entries_.size());
         entries_.push_back({protocol, std::string(text), {}});
+        ++size_;
         slots_[i] = {hash, fresh};
         if (entries_.size() * 2 > slots_.size()) rehash();
         return fresh;
     }
 
     std::deque<Entry>& entries() noexcept { return entries_; }
+    std::size_t size() const noexcept { return size_; }
     std::uint64_t refused() const noexcept { return refused_; }
 
 private:
@@ -76,6 +78,7 @@ private:
     std::vector<Slot> slots_ = std::vector<Slot>(1024);
     std::deque<Entry> entries_;
     std::uint64_t refused_ = 0;
+    std::size_t size_ = 0;
 };
 
 }  // namespace tapscope

@@ -34,6 +34,11 @@ public:
     const T& operator[](std::size_t i) const noexcept { return data_[i]; }
     T* data() noexcept { return data_; }
     const T* data() const noexcept { return data_; }
+    std::size_t rows() const noexcept { return rows_; }
+    void swap(Column& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(rows_, other.rows_);
+    }
     void resize_storage(std::size_t rows) {
         data_ = static_cast<T*>(grow_column(data_, rows_ * sizeof(T), rows * sizeof(T)));
         rows_ = rows;

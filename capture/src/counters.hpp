@@ -43,6 +43,11 @@ public:
         slots_[i].value += n;
     }
 
+    void add_all(const Counters& others) {
+        for (const Slot& slot : others.slots_)
+            if (slot.name != nullptr) add(slot.name, slot.value, slot.unit);
+    }
+
     std::vector<Row> rows() const {
         std::map<std::string, std::pair<std::uint64_t, Unit>> merged;
         for (const Slot& slot : slots_) {

@@ -22,6 +22,7 @@
 #include "evidence.hpp"
 #include "exchange.hpp"
 #include "hash.hpp"
+#include "row_log.hpp"
 
 namespace tapscope {
 
@@ -202,6 +203,7 @@ public:
     void stream_ended(Direction direction, std::uint64_t end);
 
     HashKey key() const noexcept { return key_; }
+    RowLog::Sizes row_sizes() const noexcept { return {messages.size, evidence.size, connections.size}; }
 
     // The rows so far, and goes on with empty tables. References to messages stay valid for good.
     Tables hand_over();

@@ -61,6 +61,13 @@ from tapscope.store.codes import EvidenceMode
     help="How far packets of one capture may be out of order when several are merged.",
 )
 @click.option(
+    "--threads",
+    type=click.IntRange(0, 16),
+    default=0,
+    show_default=True,
+    help="Threads that read packets; 0: as many as there are cores, at most 4. The result is the same.",
+)
+@click.option(
     "--keep-text",
     is_flag=True,
     help="Also store one raw text per class (it may hold private data).",
@@ -82,6 +89,7 @@ def trace(
     port_map: dict[int, str],
     tls_keylog: Path | None,
     reorder_window: int,
+    threads: int,
     keep_text: bool,
     keep_evidence: bool,
     follow: bool,
@@ -110,6 +118,7 @@ def trace(
         tls_keylog,
         reorder_window,
         follow,
+        threads,
     )
     with progress_bar() as progress:
         path = pipeline.trace(inputs, output, options, force=force, progress=progress)

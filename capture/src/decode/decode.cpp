@@ -247,11 +247,7 @@ bool PacketDecoder::tcp(Rest rest, const Address& source, const Address& target,
         header >= 28 ? load_host<std::uint64_t>(p + header - 8) : 0;  // usually the timestamps
     segment.header_mix = static_cast<std::uint32_t>(mix64(load_host<std::uint64_t>(p + 8), last));
 
-    const std::uint64_t x =
-        source.low * 0x9E3779B97F4A7C15u + source.high * 0xC2B2AE3D27D4EB4Fu + source_port;
-    const std::uint64_t y =
-        target.low * 0x9E3779B97F4A7C15u + target.high * 0xC2B2AE3D27D4EB4Fu + target_port;
-    segment.hash = mix64(x + y, x ^ y);  // the same for both directions
+    segment.hash = flow_hash(source, source_port, target, target_port);
     const bool first = source != target ? source < target : source_port <= target_port;
     segment.side = first ? 0 : 1;
     segment.key = first ? FlowKey{source, target, source_port, target_port, 0}

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "hash.hpp"
+
 namespace tapscope {
 
 // An address as two host-order words; IPv4 is mapped (::ffff:a.b.c.d), so that one compare serves both.
@@ -24,6 +26,16 @@ struct FlowKey {
     std::uint32_t space = 0;
     friend bool operator==(const FlowKey&, const FlowKey&) = default;
 };
+
+// The same for both directions.
+inline std::uint64_t flow_hash(const Address& source, std::uint16_t source_port, const Address& target,
+                               std::uint16_t target_port) noexcept {
+    const std::uint64_t x =
+        source.low * 0x9E3779B97F4A7C15u + source.high * 0xC2B2AE3D27D4EB4Fu + source_port;
+    const std::uint64_t y =
+        target.low * 0x9E3779B97F4A7C15u + target.high * 0xC2B2AE3D27D4EB4Fu + target_port;
+    return mix64(x + y, x ^ y);
+}
 
 namespace tcp_flag {
 inline constexpr std::uint8_t fin = 1, syn = 2, rst = 4, psh = 8, ack = 16, urg = 32;

@@ -37,6 +37,7 @@ public:
     bool find(const ClientRandom& random, TlsSecrets& secrets);
     // Reads the file on from where it ended last; false when it cannot be read.
     bool refresh();
+    const std::string& path() const noexcept { return path_; }
     std::size_t size() const {
         const std::lock_guard guard(mutex_);
         return connections_.size();

@@ -30,6 +30,7 @@ struct alignas(64) Connection {
     std::uint16_t tap = 0;         // row in TapPoints: where its first packet was copied
     std::uint16_t also_tap = 0;    // another one that was seen to agree with it
     CloseHow close_how = CloseHow::open;
+    std::uint8_t copies_of_one = 0;  // at most so far; more of an acknowledgement are duplicate ones
     std::uint32_t syn_retransmits = 0, duplicates = 0;
     std::uint64_t first_packet = 0;    // number of its first packet
     std::uint64_t closing_packet = 0;  // number of the packet that ended it

@@ -43,10 +43,9 @@ bool Tracker::is_copy(Connection& connection, const Segment& s) {
 }
 
 void Tracker::note_copy(Connection& connection, const Segment& s, RecentSegments::Entry& original) {
-    copies_seen_ = true;
     if (original.copies < UINT8_MAX) ++original.copies;
     if (s.length() > 0 || (s.flags & tcp_flag::syn))
-        copies_of_one_ = std::max(copies_of_one_, original.copies);
+        connection.copies_of_one = std::max(connection.copies_of_one, original.copies);
     ++connection.duplicates;
     ++recorder_.tap_points.at(s.tap).copies;
     recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
@@ -60,10 +59,10 @@ void Tracker::keep_alive(Connection& connection, const Segment& s) {
 
 // An acknowledgement without data that may be a copy, or a duplicate one that tells of a loss.
 void Tracker::bare_ack(Connection& connection, const Segment& s, bool advances) {
-    if (copies_seen_) {
+    if (connection.duplicates > 0) {
         RecentSegments::Entry* original = recent_.find(s);
-        if (original != nullptr && (s.ip_id != 0 || s.tap != original->tap ||
-                                    (connection.duplicates > 0 && original->copies < copies_of_one_)))
+        if (original != nullptr &&
+            (s.ip_id != 0 || s.tap != original->tap || original->copies < connection.copies_of_one))
             return note_copy(connection, s, *original);
         recent_.remember(s);
     }

@@ -67,10 +67,14 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
         connection.syn_seen = true;
         if (connection.syn_ns < 0) connection.syn_ns = s.time_ns;
     }
-    const unsigned server = connection.client_side ^ 1u;
-    const std::uint64_t key = listener_key(connection.address(server), connection.port(server));
-    if (listeners_.size() < kMaxListeners || listeners_.contains(key)) ++listeners_[key];
     return index;
+}
+
+void Tracker::note_listener(const Segment& s) {
+    const unsigned server = (s.flags & tcp_flag::ack) != 0 ? s.side : s.side ^ 1u;
+    const std::uint64_t key =
+        server == 0 ? listener_key(s.key.a, s.key.port_a) : listener_key(s.key.b, s.key.port_b);
+    if (listeners_.size() < kMaxListeners || listeners_.contains(key)) ++listeners_[key];
 }
 
 void Tracker::on_reset(Connection& connection, const Segment& s) {

@@ -10,21 +10,35 @@ void Tracker::queue(Connection& connection, std::uint32_t index) {
     connection.queued = true;
     const std::int64_t when = limits_.reorder_ns == INT64_MAX ? INT64_MAX : now_ns_ + limits_.reorder_ns;
     due_.push_back({packets_ + limits_.reorder_packets, when, index, connection.generation});
-    next_due_packet_ = due_.front().packet;
-    next_due_ns_ = due_.front().time_ns;
+    set_next_due();
+}
+
+// Times of both queues only grow, so that their fronts come first.
+void Tracker::set_next_due() noexcept {
+    next_due_packet_ = due_.empty() ? UINT64_MAX : due_.front().packet;
+    next_due_ns_ = std::min(due_.empty() ? INT64_MAX : due_.front().time_ns,
+                            forget_.empty() ? INT64_MAX : forget_.front().time_ns);
 }
 
 void Tracker::look_at_due() {
     while (!due_.empty() && (due_.front().packet <= packets_ || due_.front().time_ns <= now_ns_)) {
-        const Due due = due_.front();
-        due_.pop_front();
-        if (at(due.index).generation == due.generation && !at(due.index).finished) {
+        round_.clear();
+        while (!due_.empty() && (due_.front().packet <= packets_ || due_.front().time_ns <= now_ns_)) {
+            round_.push_back(due_.front());
+            due_.pop_front();
+        }
+        // By age, which does not depend on what else is tracked.
+        if (round_.size() > 1)
+            std::sort(round_.begin(), round_.end(), [&](const Due& a, const Due& b) {
+                return at(a.index).first_packet < at(b.index).first_packet;
+            });
+        for (const Due& due : round_) {
+            if (at(due.index).generation != due.generation || at(due.index).finished) continue;
             at(due.index).queued = false;
             look_at(due.index);
+            log_due(packets_, at(due.index).first_packet);
         }
     }
-    next_due_packet_ = due_.empty() ? UINT64_MAX : due_.front().packet;
-    next_due_ns_ = due_.empty() ? INT64_MAX : due_.front().time_ns;
     while (!forget_.empty() &&
            (forget_.front().time_ns <= now_ns_ || forget_.size() > limits_.remember_closed)) {
         const Due due = forget_.front();
@@ -33,6 +47,12 @@ void Tracker::look_at_due() {
         at(due.index).id = -1;
         release(due.index);
     }
+    set_next_due();
+}
+
+void Tracker::log_due(std::uint64_t packet, std::uint64_t due) {
+    if (log_ == nullptr) return;
+    log_->note({packet, due}, recorder_.row_sizes(), recorder_.classes.size(), addresses_.size());
 }
 
 void Tracker::tick(std::int64_t now_ns) {
@@ -159,8 +179,7 @@ void Tracker::relieve_memory() {
         give_up_waiting(connection);
         if (connection.closing) finish_connection(due.index);
     }
-    next_due_packet_ = due_.empty() ? UINT64_MAX : due_.front().packet;
-    next_due_ns_ = due_.empty() ? INT64_MAX : due_.front().time_ns;
+    set_next_due();
 }
 
 void Tracker::finish_connection(std::uint32_t index) {
@@ -186,6 +205,7 @@ void Tracker::finish_connection(std::uint32_t index) {
         stream.held.reset();
     }
     forget_.push_back({0, now_ns_ + limits_.remember_closed_ns, index, connection.generation});
+    next_due_ns_ = std::min(next_due_ns_, forget_.front().time_ns);
 }
 
 void Tracker::fill_row(const Connection& connection) {
@@ -255,9 +275,14 @@ void Tracker::describe_open() {
 }
 
 void Tracker::finish() {
-    for (std::uint32_t index = 0; index < pool_used_; ++index) {
-        Connection& connection = at(index);
-        if (connection.id >= 0 && !connection.finished) finish_connection(index);
+    std::vector<std::uint32_t> open;  // by age
+    for (std::uint32_t index = 0; index < pool_used_; ++index)
+        if (at(index).id >= 0 && !at(index).finished) open.push_back(index);
+    std::sort(open.begin(), open.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return at(a).first_packet < at(b).first_packet; });
+    for (const std::uint32_t index : open) {
+        finish_connection(index);
+        log_due(packets_ + 1, at(index).first_packet);
     }
 }
 

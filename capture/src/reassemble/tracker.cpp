@@ -11,18 +11,26 @@ Tracker::Tracker(Recorder& recorder, const Limits& limits,
                  std::unordered_map<std::uint16_t, Protocol> port_map)
     : recorder_(recorder), limits_(limits), port_map_(std::move(port_map)), recent_(limits.copy_within_ns) {}
 
-void Tracker::segments(std::span<const Segment> batch) {
+std::uint32_t Tracker::fetch(const Segment& s) const noexcept {
+    const std::uint32_t guess = table_.guess(s.hash);
+    if (guess != FlowTable::kNone) at(guess).prefetch();
+    return guess;
+}
+
+void Tracker::fetch_more(const Segment& s, std::uint32_t guess) const noexcept {
+    if (guess == FlowTable::kNone || s.captured == 0) return;
+    const Connection& connection = at(guess);
+    if (connection.conversation) connection.conversation->prefetch(connection.direction(s.side));
+}
+
+void Tracker::segments(std::span<const Segment> batch, const std::uint32_t* others) {
     std::array<std::uint32_t, kMaxBatch> guesses;
+    for (std::size_t i = 0; i < batch.size(); ++i) guesses[i] = fetch(batch[i]);
+    for (std::size_t i = 0; i < batch.size(); ++i) fetch_more(batch[i], guesses[i]);
     for (std::size_t i = 0; i < batch.size(); ++i) {
-        guesses[i] = table_.guess(batch[i].hash);
-        if (guesses[i] != FlowTable::kNone) at(guesses[i]).prefetch();
+        other_packets(others[i]);
+        segment(batch[i], guesses[i]);
     }
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-        if (guesses[i] == FlowTable::kNone || batch[i].captured == 0) continue;
-        const Connection& connection = at(guesses[i]);
-        if (connection.conversation) connection.conversation->prefetch(connection.direction(batch[i].side));
-    }
-    for (std::size_t i = 0; i < batch.size(); ++i) segment(batch[i], guesses[i]);
 }
 
 void Tracker::segment(const Segment& s, std::uint32_t guess) {
@@ -50,7 +58,7 @@ void Tracker::segment(const Segment& s, std::uint32_t guess) {
             const bool advances = acked > peer.acked && acked <= peer.next;
             if (advances) peer.acked = acked;
             if (s.captured == 0) {
-                if (!advances || copies_seen_) bare_ack(connection, s, advances);
+                if (!advances || connection.duplicates > 0) bare_ack(connection, s, advances);
                 return;
             }
             recent_.remember(s);
@@ -137,6 +145,7 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
         return discard("discarded.after_close", s.captured);
     }
     if (s.flags & syn) {
+        note_listener(s);
         if (s.flags & rst) {
             recorder_.counters.add("tcp.syn_and_rst", 1, Unit::packets);
             return discard("discarded.syn_and_rst", s.captured);

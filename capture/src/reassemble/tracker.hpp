@@ -6,6 +6,7 @@
 // lose nothing. The start of a connection whose SYN was not seen waits as long.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -21,6 +22,7 @@
 #include "reassemble/flow_table.hpp"
 #include "reassemble/recent_segments.hpp"
 #include "record.hpp"
+#include "row_log.hpp"
 
 namespace tapscope {
 
@@ -46,6 +48,8 @@ public:
         indices_.clear();
         addresses_.clear();
     }
+    const std::vector<Address>& all() const noexcept { return addresses_; }
+    std::size_t size() const noexcept { return addresses_.size(); }
 
 private:
     struct Hash {
@@ -68,12 +72,36 @@ public:
         if (segment.captured > 0) recent_.prefetch(segment);
     }
     static constexpr std::size_t kMaxBatch = 16;
-    // At most kMaxBatch segments in the order they came. What they need of their connections is fetched into the cache
-    // for all of them before the first one is looked at.
-    void segments(std::span<const Segment> batch);
+    // At most kMaxBatch segments in the order they came, and how many packets that are no segments (they count where
+    // packets are counted) came before each. What they need of their connections is fetched into the cache for all of
+    // them before the first one is looked at.
+    void segments(std::span<const Segment> batch, const std::uint32_t* others);
+    // The three steps of that for one segment; `fetch` gives a guess where its connection is.
+    std::uint32_t fetch(const Segment& segment) const noexcept;
+    void fetch_more(const Segment& segment, std::uint32_t guess) const noexcept;
+    void segment(const Segment& segment, std::uint32_t guess);
     void segment(const Segment& s) { segment(s, FlowTable::kNone); }
-    // A packet that is no TCP segment passed: it counts where packets are counted.
-    void other_packet() noexcept { ++packets_; }
+    void other_packets(std::uint64_t n) noexcept { packets_ += n; }
+    // A segment passed that another engine looks after (sharded.hpp).
+    void foreign_segment(std::int64_t time_ns) {
+        ++packets_;
+        now_ns_ = std::max(now_ns_, time_ns);
+        if (packets_ >= next_due_packet_ || now_ns_ >= next_due_ns_) [[unlikely]]
+            look_at_due();
+    }
+    // Nothing becomes due while `n` foreign segments up to a time pass; then they may pass at once.
+    bool nothing_due(std::uint64_t n, std::int64_t latest_ns) const noexcept {
+        return packets_ + n < next_due_packet_ && latest_ns < next_due_ns_;
+    }
+    void pass(std::uint64_t n, std::int64_t latest_ns) noexcept {
+        packets_ += n;
+        now_ns_ = std::max(now_ns_, latest_ns);
+    }
+    // Whoever gets a SYN, or answers one, listens. Call for every segment with SYN, foreign ones too.
+    void note_listener(const Segment& segment);
+    // From here on, which steps gave which rows is written down.
+    void keep_log(RowLog* log) noexcept { log_ = log; }
+    std::uint64_t packets() const noexcept { return packets_; }
     // Time went by without packets (live captures).
     void tick(std::int64_t now_ns);
     // The end of the input: everything that waits is delivered, everything open is ended.
@@ -100,7 +128,9 @@ private:
     static constexpr std::size_t kMaxListeners = 64 * 1024;
 
     Connection& at(std::uint32_t index) noexcept { return (*pool_[index / kChunk])[index % kChunk]; }
-    void segment(const Segment& segment, std::uint32_t guess);
+    const Connection& at(std::uint32_t index) const noexcept {
+        return (*pool_[index / kChunk])[index % kChunk];
+    }
     std::uint32_t look_up(const Segment& segment) noexcept;
     std::uint32_t create(const Segment& segment, unsigned client_side);
     void release(std::uint32_t index);
@@ -145,6 +175,7 @@ private:
 
     // loss.cpp: what is declared missing, and when
     void look_at_due();
+    void set_next_due() noexcept;
     void look_at(std::uint32_t index);
     bool declare_missing(Connection& connection, unsigned side, bool force);
     void missing(Connection& connection, unsigned side, std::uint64_t end, const char* why);
@@ -154,6 +185,7 @@ private:
     void fill_row(const Connection& connection);
     void relieve_memory();
     void queue(Connection& connection, std::uint32_t index);
+    void log_due(std::uint64_t packet, std::uint64_t due);
 
     Recorder& recorder_;
     Limits limits_;
@@ -164,11 +196,11 @@ private:
     std::vector<std::uint32_t> free_;
     std::uint32_t pool_used_ = 0;
     RecentSegments recent_;
-    bool copies_seen_ = false;        // then acknowledgements are remembered too
-    std::uint8_t copies_of_one_ = 0;  // at most so far; more of an acknowledgement are duplicate ones
-    std::uint32_t own_spaces_ = 0;    // connections tracked whose key has a space
-    std::deque<Due> due_;             // connections to look at, in order of time
-    std::deque<Due> forget_;          // finished connections that are still recognised
+    std::uint32_t own_spaces_ = 0;  // connections tracked whose key has a space
+    std::deque<Due> due_;           // connections to look at, in order of time
+    std::vector<Due> round_;        // those of them that are looked at now
+    RowLog* log_ = nullptr;
+    std::deque<Due> forget_;  // finished connections that are still recognised
     std::unordered_map<std::uint64_t, std::uint32_t>
         listeners_;  // address and port: connections accepted there
     std::uint64_t packets_ = 0;

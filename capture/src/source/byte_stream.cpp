@@ -108,10 +108,10 @@ ByteStream::ByteStream(const std::string& path) : path_(path == "-" ? "standard 
         regular_ = S_ISREG(info.st_mode);
         if (regular_) file_size_ = static_cast<std::uint64_t>(info.st_size);
     }
-    buffer_.resize(kBlock);
-    end_ = read_file(buffer_.data(), kBlock);
+    buffer_->resize(kBlock);
+    end_ = read_file(buffer_->data(), kBlock);
     produced_ = end_;
-    const std::uint8_t* p = buffer_.data();
+    const std::uint8_t* p = buffer_->data();
     if (begins(p, end_, "\x1f\x8b", 2)) {
         decoder_ = std::make_unique<GzipDecoder>();
         compression_ = "gzip";
@@ -126,7 +126,7 @@ ByteStream::ByteStream(const std::string& path) : path_(path == "-" ? "standard 
         compression_ = "xz";
     }
     if (decoder_) {
-        packed_.assign(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(end_));
+        packed_.assign(buffer_->begin(), buffer_->begin() + static_cast<std::ptrdiff_t>(end_));
         packed_end_ = end_;
         packed_.resize(kBlock);
         end_ = produced_ = 0;
@@ -166,7 +166,7 @@ bool ByteStream::wait_for_input() {
 
 bool ByteStream::produce() {
     if (!decoder_) {
-        const std::size_t got = read_file(buffer_.data() + end_, buffer_.size() - end_);
+        const std::size_t got = read_file(buffer_->data() + end_, buffer_->size() - end_);
         end_ += got;
         produced_ += got;
         return got > 0;
@@ -177,8 +177,8 @@ bool ByteStream::produce() {
             packed_end_ = read_file(packed_.data(), packed_.size());
         }
         const auto [used, made, error] =
-            decoder_->run(packed_.data() + packed_begin_, packed_end_ - packed_begin_, buffer_.data() + end_,
-                          buffer_.size() - end_);
+            decoder_->run(packed_.data() + packed_begin_, packed_end_ - packed_begin_, buffer_->data() + end_,
+                          buffer_->size() - end_);
         packed_begin_ += used;
         end_ += made;
         produced_ += made;
@@ -190,13 +190,26 @@ bool ByteStream::produce() {
     return false;
 }
 
+std::shared_ptr<ByteStream::Block> ByteStream::free_block() {
+    if (blocks_.empty()) blocks_.push_back(buffer_);
+    for (const std::shared_ptr<Block>& block : blocks_)
+        if (block != buffer_ && block.use_count() == 1) return block;
+    return blocks_.emplace_back(std::make_shared<Block>(kBlock));
+}
+
 bool ByteStream::more() {
-    if (begin_ > 0) {
-        std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-        end_ -= begin_;
-        begin_ = 0;
+    const bool held = buffer_.use_count() > (blocks_.empty() ? 1 : 2);
+    if (held) {
+        std::shared_ptr<Block> fresh = free_block();
+        if (fresh->size() < size() + kBlock) fresh->resize(size() + kBlock);
+        std::memcpy(fresh->data(), data(), size());
+        buffer_ = std::move(fresh);
+    } else if (begin_ > 0) {
+        std::memmove(buffer_->data(), data(), size());
     }
-    if (buffer_.size() - end_ < kBlock) buffer_.resize(end_ + kBlock);
+    end_ -= begin_;
+    begin_ = 0;
+    if (buffer_->size() - end_ < kBlock) buffer_->resize(end_ + kBlock);
     return produce();
 }
 

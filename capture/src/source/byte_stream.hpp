@@ -33,12 +33,15 @@ public:
     ByteStream(const ByteStream&) = delete;
     ByteStream& operator=(const ByteStream&) = delete;
 
-    const std::uint8_t* data() const noexcept { return buffer_.data() + begin_; }
+    const std::uint8_t* data() const noexcept { return buffer_->data() + begin_; }
     std::size_t size() const noexcept { return end_ - begin_; }
     void skip(std::size_t n) noexcept { begin_ += n; }
-    // Reads one more block behind what is there; moves what is there to the front, so that old pointers die.
-    // False at the end of the input.
+    // Reads one more block behind what is there; moves what is there to the front, so that old pointers die, unless
+    // somebody holds the block that they point into. False at the end of the input.
     bool more();
+    // Keeps the bytes that data() gives now for as long as the result lives. Let it go only where no other thread
+    // reads from this stream at the same time.
+    std::shared_ptr<const void> hold() const noexcept { return buffer_; }
     // At least `n` bytes at data(), or false when the input ends before.
     bool ensure(std::size_t n) {
         while (size() < n)
@@ -55,15 +58,18 @@ public:
     }  // the compressed input is broken from here
 
 private:
+    using Block = std::vector<std::uint8_t>;
     std::size_t read_file(std::uint8_t* to, std::size_t n);
     bool wait_for_input();
     bool produce();
+    std::shared_ptr<Block> free_block();
 
     std::string path_, compression_;
     int fd_ = -1;
     bool close_fd_ = false, file_ended_ = false, regular_ = false;
     std::uint64_t file_read_ = 0, file_size_ = 0, produced_ = 0;
-    std::vector<std::uint8_t> buffer_;
+    std::shared_ptr<Block> buffer_ = std::make_shared<Block>();
+    std::vector<std::shared_ptr<Block>> blocks_;  // all that there are, when blocks were held
     std::size_t begin_ = 0, end_ = 0;
     std::unique_ptr<Decoder> decoder_;
     std::vector<std::uint8_t> packed_;  // compressed input not yet used

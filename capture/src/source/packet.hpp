@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -71,6 +72,8 @@ public:
     virtual ~Source() = default;
     // Replaces `batch` by the next packets (at most kBatch); leaves it empty at the end of the input.
     virtual void fill(std::vector<Packet>& batch) = 0;
+    // Keeps the bytes of the last batch for as long as the result lives (see ByteStream::hold); nullptr: cannot.
+    virtual std::shared_ptr<const void> hold() const noexcept { return nullptr; }
     virtual std::uint64_t bytes_done() const noexcept = 0;   // of the file as it lies on the disk
     virtual std::uint64_t bytes_total() const noexcept = 0;  // 0: not known
     const SourceReport& report() const noexcept { return report_; }
