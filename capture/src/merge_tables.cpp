@@ -72,19 +72,18 @@ public:
         std::vector<std::function<void()>> tasks;
 #define TAPSCOPE_GATHER_MESSAGES(type, name)                                                                 \
     tasks.push_back([this] {                                                                                 \
-        gather<type>(                                                                                        \
-            [](Recorder & r) -> auto& { return r.messages.name; }, messages_.get(), total_.messages, #name); \
+        gather<type>([](Recorder& r) -> auto& { return r.messages.name; }, messages_.get(), total_.messages, \
+                     #name);                                                                                 \
     });
 #define TAPSCOPE_GATHER_EVIDENCE(type, name)                                                                 \
     tasks.push_back([this] {                                                                                 \
-        gather<type>(                                                                                        \
-            [](Recorder & r) -> auto& { return r.evidence.name; }, evidence_.get(), total_.evidence, #name); \
+        gather<type>([](Recorder& r) -> auto& { return r.evidence.name; }, evidence_.get(), total_.evidence, \
+                     #name);                                                                                 \
     });
-#define TAPSCOPE_GATHER_CONNECTIONS(type, name)                                           \
-    tasks.push_back([this] {                                                              \
-        gather<type>(                                                                     \
-            [](Recorder & r) -> auto& { return r.connections.name; }, connections_.get(), \
-            total_.connections, #name);                                                   \
+#define TAPSCOPE_GATHER_CONNECTIONS(type, name)                                                   \
+    tasks.push_back([this] {                                                                      \
+        gather<type>([](Recorder& r) -> auto& { return r.connections.name; }, connections_.get(), \
+                     total_.connections, #name);                                                  \
     });
         TAPSCOPE_EVIDENCE_COLUMNS(TAPSCOPE_GATHER_EVIDENCE)
         TAPSCOPE_MESSAGE_COLUMNS(TAPSCOPE_GATHER_MESSAGES)

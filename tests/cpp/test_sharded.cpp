@@ -153,15 +153,15 @@ void compare(Engine& one, Engine& several, const std::string& name) {
         expect(x.size == y.size, name + ": rows of " + table);
         return x.size == y.size;
     };
-    if (const auto& x = a.connections, &y = b.connections; tables(x, y, "connections")) {
+    if (const auto &x = a.connections, &y = b.connections; tables(x, y, "connections")) {
         const std::string table = "connections";
         TAPSCOPE_CONNECTION_COLUMNS(TAPSCOPE_SAME)
     }
-    if (const auto& x = a.messages, &y = b.messages; tables(x, y, "messages")) {
+    if (const auto &x = a.messages, &y = b.messages; tables(x, y, "messages")) {
         const std::string table = "messages";
         TAPSCOPE_MESSAGE_COLUMNS(TAPSCOPE_SAME)
     }
-    if (const auto& x = a.evidence, &y = b.evidence; tables(x, y, "evidence")) {
+    if (const auto &x = a.evidence, &y = b.evidence; tables(x, y, "evidence")) {
         const std::string table = "evidence";
         TAPSCOPE_EVIDENCE_COLUMNS(TAPSCOPE_SAME)
     }

@@ -43,10 +43,10 @@ void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
     Parsed last;
     bytes = parse_some(direction, half, bytes, last);
     while (last.step == Step::switch_to) [[unlikely]] {
-            if (!switch_to(last.next)) break;
-            last = {};
-            bytes = parse_some(direction, half, bytes, last);
-        }
+        if (!switch_to(last.next)) break;
+        last = {};
+        bytes = parse_some(direction, half, bytes, last);
+    }
     keep(direction, half, bytes);
     if (dissector_.index() == 0 && half.keeps()) [[unlikely]] {
         // The new protocol is to be found from content, and this may be its start.

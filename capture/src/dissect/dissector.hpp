@@ -83,11 +83,10 @@ inline constexpr std::int32_t kNoClass = -1;
 template <class D, class R>
 concept Dissector = requires(D d, R& recorder, Bytes bytes, Direction dir, std::uint64_t missing) {
     { D::protocol } -> std::convertible_to<Protocol>;
-    { D::probe(bytes, dir) }
-    noexcept->std::same_as<Probe>;
+    { D::probe(bytes, dir) } noexcept -> std::same_as<Probe>;
     { d.parse(dir, bytes, recorder) } -> std::same_as<Parsed>;
-    {d.on_gap(dir, missing, recorder)};
-    {d.on_end(dir, recorder)};
+    { d.on_gap(dir, missing, recorder) };
+    { d.on_end(dir, recorder) };
 };
 
 }  // namespace tapscope

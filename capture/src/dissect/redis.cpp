@@ -158,8 +158,9 @@ Probe starts_command(Bytes bytes) noexcept {
     if (bytes[0] != '*') return Probe::no;
     if (!take_line(bytes.first(std::min(bytes.size(), kMaxNumberLine)), line, size))
         return bytes.size() < kMaxNumberLine &&
-                       std::all_of(bytes.begin() + 1, bytes.end(),
-                                   [](std::uint8_t c) { return is_digit(static_cast<char>(c)) || c == '\r'; })
+                       std::all_of(
+                           bytes.begin() + 1, bytes.end(),
+                           [](std::uint8_t c) { return is_digit(static_cast<char>(c)) || c == '\r'; })
                    ? Probe::need_more
                    : Probe::no;
     std::int64_t count = 0;

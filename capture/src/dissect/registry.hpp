@@ -102,8 +102,7 @@ bool emplace_from(AnyDissector& any, Protocol protocol) {
 inline std::vector<Protocol> dissected_protocols() {
     return []<std::size_t... I>(std::index_sequence<I...>) {
         return std::vector<Protocol>{std::variant_alternative_t<I + 1, AnyDissector>::protocol...};
-    }
-    (std::make_index_sequence<std::variant_size_v<AnyDissector> - 1>{});
+    }(std::make_index_sequence<std::variant_size_v<AnyDissector> - 1>{});
 }
 
 inline Probed probe_all(Bytes bytes, Direction direction) noexcept {

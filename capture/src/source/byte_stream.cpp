@@ -99,7 +99,7 @@ ByteStream::ByteStream(const std::string& path) : path_(path == "-" ? "standard 
             throw SourceError(std::string("cannot be read: ") + std::strerror(errno), path, -1,
                               "Check the path and its permissions.");
         close_fd_ = true;
-        struct stat info {};
+        struct stat info{};
         if (::fstat(fd_, &info) == 0 && S_ISDIR(info.st_mode)) {
             ::close(fd_);
             throw SourceError("is a directory, not a capture file", path, -1,

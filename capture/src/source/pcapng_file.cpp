@@ -100,7 +100,7 @@ void PcapngFile::interface_description(const std::uint8_t* body, std::size_t siz
     if (!link_type_known(fresh.link)) counters_.add("source.unknown_link_type");
     report_.resolution = fresh.shift > 0                      ? "2^-" + std::to_string(fresh.shift) + " s"
                          : fresh.ticks_per_s >= 1'000'000'000 ? "1 ns"
-                         : fresh.ticks_per_s == 1'000'000     ? "1 us"
+                         : fresh.ticks_per_s == 1'000'000 ? "1 us"
                                                           : "1/" + std::to_string(fresh.ticks_per_s) + " s";
     report_.link_types.push_back(static_cast<std::uint16_t>(fresh.link));
     interfaces_.push_back(fresh);

@@ -63,8 +63,7 @@ void on_signal(int) {
 // Libraries may have started threads (numpy's linear algebra does): a signal makes each of them do the same.
 void give_up_in_other_threads(bool capabilities) {
     const int number = SIGRTMIN + 5;
-    struct sigaction action {
-    }, before{};
+    struct sigaction action{}, before{};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
     if (sigaction(number, &action, &before) != 0) fail("cannot reach the other threads");
