@@ -62,7 +62,7 @@ def read_files(
     progress: Progress | None = None,
     limits: Mapping[str, int] | None = None,
     tls_keylog: str | os.PathLike[str] | None = None,
-    threads: int = 0,
+    threads: int = 1,
 ) -> CaptureTables:
     """Read pcap and pcapng files (plain, gzip, zstd, xz; "-" is standard input), merged in time order.
 
@@ -71,7 +71,7 @@ def read_files(
     held_bytes_of_stream, connections), the reorder_window_ns of merging (10 ms), or adds the UDP port of a
     tunnel (vxlan_port, geneve_port).
     `tls_keylog` is a file with TLS secrets in the format of SSLKEYLOGFILE; secrets inside pcapng files are
-    used, too. `threads` share the connections between them (0: as many as there are usable cores, at most 4);
+    used, too. `threads` share the connections of files between them (0: as many as usable cores, at most 4);
     the tables are the same for any number. Ctrl-C ends the reading; what was read is returned with
     `interrupted` set. Raises TapscopeError with path, offset and remedy for what is not a capture; a file
     that is cut is read up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
@@ -87,11 +87,18 @@ def read_files(
             progress,
             dict(limits or {}),
             _keylog(tls_keylog),
-            threads or min(len(os.sched_getaffinity(0)), 4),
+            _usable(threads, paths),
         )
     except _native.SourceError as error:
         raise as_tapscope_error(error) from None
     return CaptureTables(**out)
+
+
+def _usable(threads: int, paths: Sequence[str | os.PathLike[str]]) -> int:
+    """Engines that share the reading. A pipe that is silent must answer to Ctrl-C, which one thread does."""
+    if not all(Path(path).is_file() for path in paths):
+        return 1
+    return threads or min(len(os.sched_getaffinity(0)), 4)
 
 
 def _keylog(path: str | os.PathLike[str] | None) -> str:

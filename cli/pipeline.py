@@ -41,7 +41,7 @@ class TraceOptions:
     tls_keylog: Path | None = None
     reorder_window_ns: int = 10_000_000
     follow: bool = False
-    threads: int = 0
+    threads: int = 1
     """That read packets; 0: one per core, at most 4. Not stored: the tables are the same for any number."""
 
     def record(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ public:
                     ++passed;
                 }
             }
-            for (std::size_t i = 0; i < decoded; ++i) payload_ += segments[i].captured;
+            for (std::size_t i = 0; i < decoded; ++i) count(segments[i]);
             tracker_.segments({segments.data(), decoded}, others.data());
             tracker_.other_packets(passed);
             segments_ += decoded;
@@ -100,7 +100,7 @@ public:
                 at = turn.packet + std::size_t{1};
                 if (what[i] == What::own) {
                     ++segments_;
-                    payload_ += segments[i].captured;
+                    count(segments[i]);
                     tracker_.segment(segments[i], guesses[i]);
                     note_rows();
                 } else if (what[i] == What::foreign) {
@@ -139,6 +139,11 @@ public:
     std::uint64_t segment_count() const noexcept { return segments_; }
 
 private:
+    void count(const Segment& segment) {
+        payload_ += segment.captured;
+        if (segment.flags & tcp_flag::urg) [[unlikely]]
+            recorder_.counters.add("tcp.urgent", 1, Unit::packets);
+    }
     static constexpr std::size_t kAhead = Tracker::kMaxBatch;
     static_assert(kAhead <= PacketDecoder::kPayloadsKept);
 

@@ -63,7 +63,7 @@ from tapscope.store.codes import EvidenceMode
 @click.option(
     "--threads",
     type=click.IntRange(0, 16),
-    default=0,
+    default=1,
     show_default=True,
     help="Threads that read packets; 0: as many as there are cores, at most 4. The result is the same.",
 )

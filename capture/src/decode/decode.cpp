@@ -238,8 +238,6 @@ bool PacketDecoder::tcp(Rest rest, const Address& source, const Address& target,
     const bool closed_window = load_be16(p + 14) == 0;
     segment.flags = static_cast<std::uint8_t>((p[13] & ~tcp_flag::closed_window) |
                                               (closed_window ? tcp_flag::closed_window : 0));
-    if (segment.flags & tcp_flag::urg) [[unlikely]]
-        counters_.add("tcp.urgent", 1, Unit::packets);
     segment.payload = p + header;
     segment.captured = static_cast<std::uint32_t>(rest.captured - header);
     segment.missing = static_cast<std::uint32_t>(rest.length - rest.captured);
