@@ -61,7 +61,7 @@ def test_a_ring_of_files_keeps_the_newest(net, tmp_path: Path) -> None:
 def test_files_of_a_time_end_the_capture_when_there_are_enough(net, tmp_path: Path) -> None:
     process = begun(net, tmp_path, "-w", tmp_path / "x-%s.pcap", "-G", 1, "-W", 2, "-Z", "root")
     client = net.client(10_000, per_connection=10, pause=0.01)
-    _, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=30)
     client.send_signal(signal.SIGTERM)
     assert process.returncode == ExitCode.DONE, errors
     files = sorted(tmp_path.glob("x-*.pcap"))
@@ -69,6 +69,10 @@ def test_files_of_a_time_end_the_capture_when_there_are_enough(net, tmp_path: Pa
     first, second = (read_files([path]).sources[0] for path in files)
     assert first["last_ns"] - first["first_ns"] < 1_100_000_000
     assert first["last_ns"] <= second["first_ns"]
+    # What is in the files is what was dissected, also of the burst that filled the last one.
+    seen = read_spool(tmp_path / "x.spool").sources[0]["packets"]
+    assert first["packets"] + second["packets"] == json.loads(out)["packets"]
+    assert read_spool(tmp_path / "x.spool").counter("packets") == first["packets"] + second["packets"] <= seen
 
 
 def test_several_interfaces_are_one_capture(net, tmp_path: Path) -> None:

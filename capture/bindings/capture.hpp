@@ -57,11 +57,14 @@ public:
                 }
                 if (batch_.empty() && !live_) return false;
             }
-            const std::size_t n = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
-            if (written_ && !written_->write(std::span(batch_).subspan(at_, n))) return false;
-            if (dissect_) engine_.packets(std::span(batch_).subspan(at_, n));
+            const std::size_t offered = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
+            const std::span<const Packet> here = std::span<const Packet>(batch_).subspan(at_, offered);
+            const std::size_t n = written_ ? written_->write(here) : offered;
+            if (dissect_) engine_.packets(here.first(n));
             at_ += n;
             packets_ += n;
+            if (n < offered)
+                return false;  // the last file is full: what is in the files is what is dissected
             if (live_ && batch_.empty())
                 engine_.tick(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                  std::chrono::system_clock::now().time_since_epoch())

@@ -84,17 +84,19 @@ bool PacketFile::turn(std::int64_t time_ns) {
     return true;
 }
 
-bool PacketFile::write(std::span<const Packet> packets) {
+std::size_t PacketFile::write(std::span<const Packet> packets) {
+    std::size_t written = 0;
     for (const Packet& packet : packets) {
         full_ = full_ || !turn(packet.time_ns);
-        if (full_) return false;
+        if (full_) break;
         const RecordHeader header{static_cast<std::uint32_t>(packet.time_ns / kSecond),
                                   static_cast<std::uint32_t>(packet.time_ns % kSecond), packet.captured,
                                   packet.length};
         put(&header, sizeof header);
         put(packet.data, packet.captured);
+        ++written;
     }
-    return true;
+    return written;
 }
 
 void PacketFile::put(const void* data, std::size_t size) {

@@ -22,8 +22,9 @@ public:
     // `path` may hold strftime's conversions where files turn by time. Throws SourceError.
     PacketFile(std::string path, const Rotation& rotation, LinkType link, std::uint32_t snaplen);
 
-    // False when the last file that may be written is full. Throws SourceError when the disk is.
-    bool write(std::span<const Packet> packets);
+    // How many were written: fewer than given when the last file that may be written is full. Throws SourceError when
+    // the disk is.
+    std::size_t write(std::span<const Packet> packets);
     void flush();
 
 private:
