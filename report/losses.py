@@ -131,6 +131,8 @@ WORDS = {
     "tls.secrets_not_enough": "Connections under TLS with too few secrets: times only",
     "tls.cipher_not_read": "Connections under TLS with a cipher that is not read: times only",
     "tls.version_not_read": "Connections under TLS 1.1 and older: times only",
+    "tls.keylog_unreadable": "Lines of TLS key logs that could not be read",
+    "tls.keylog_beyond_bound": "TLS secrets of more connections than are kept (1,000,000)",
     "tls.decryption_failed": "Directions of connections that could not be decrypted any more",
     "postgres.tls_connection": "PostgreSQL connections under TLS: times only",
     "postgres.tls": "PostgreSQL bytes under TLS: times only",

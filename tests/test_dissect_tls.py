@@ -200,3 +200,14 @@ def test_times_do_not_depend_on_how_records_were_cut_into_segments(tmp_path: Pat
     for column in ("direction", "kind", "begin_ns", "end_ns", "wire_bytes", "status", "request", "tcp_seq"):
         assert np.array_equal(whole.messages[column], pieces.messages[column]), column
     assert (whole.messages["direction"] == Direction.TO_SERVER).sum() == 3
+
+
+def test_lines_of_a_key_log_that_say_nothing_are_counted_and_a_cut_last_line_still_opens(
+    tmp_path: Path,
+) -> None:
+    lines = (TLS / f"{WEB[0]}.keys").read_text().rstrip("\n")
+    log = tmp_path / "log.keys"
+    log.write_text(f"# comment\nCLIENT_RANDOM zz 00\nnonsense\n{lines}")  # no end of line at the end
+    tables = read(TLS / f"{WEB[0]}.pcap", log)
+    assert tables.counter("tls.keylog_unreadable") == 2
+    assert [class_text(tables, row) for row in rows(tables, MessageKind.REQUEST)] == ["GET /item/{n}"] * 3

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "decode/decode.hpp"
+#include "dissect/tls_keys.hpp"
 #include "reassemble/tracker.hpp"
 #include "record.hpp"
 #include "row_log.hpp"
@@ -170,10 +171,18 @@ private:
         counters.add("tcp.segments", segments_ - counted_.segments, Unit::packets);
         counters.add("tcp.payload", payload_ - counted_.payload, Unit::bytes);
         if (refused > 0) counters.add("classes.beyond_bound", refused - counted_.refused, Unit::messages);
-        counted_ = {packets_, segments_, payload_, refused};
+        TlsKeyLog::Refused keys;
+        if (share_.mine == 0 && recorder_.tls_keys) keys = recorder_.tls_keys->refused();
+        if (keys.unreadable > counted_.keys.unreadable)
+            counters.add("tls.keylog_unreadable", keys.unreadable - counted_.keys.unreadable, Unit::events);
+        if (keys.beyond_bound > counted_.keys.beyond_bound)
+            counters.add("tls.keylog_beyond_bound", keys.beyond_bound - counted_.keys.beyond_bound,
+                         Unit::events);
+        counted_ = {packets_, segments_, payload_, refused, keys};
     }
     struct Totals {
         std::uint64_t packets = 0, segments = 0, payload = 0, refused = 0;
+        TlsKeyLog::Refused keys;
     };
 
     Recorder recorder_;

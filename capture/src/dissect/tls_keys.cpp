@@ -44,13 +44,12 @@ Secret* secret_of(TlsSecrets& secrets, std::string_view label) noexcept {
 
 }  // namespace
 
-std::size_t TlsKeyLog::add(std::string_view text) {
+void TlsKeyLog::add(std::string_view text) {
     const std::lock_guard guard(mutex_);
-    return add_lines(text);
+    add_lines(text);
 }
 
-std::size_t TlsKeyLog::add_lines(std::string_view text) {
-    std::size_t unreadable = 0;
+void TlsKeyLog::add_lines(std::string_view text) {
     while (!text.empty()) {
         std::string_view line = text.substr(0, text.find('\n'));
         text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -59,20 +58,22 @@ std::size_t TlsKeyLog::add_lines(std::string_view text) {
         ClientRandom key;
         if (random.size() != 2 * key.size() || value.empty() || value.size() > 2 * kMaxSecret ||
             !from_hex(random, key.data())) {
-            ++unreadable;
+            ++refused_.unreadable;
             continue;
         }
         Secret secret(value.size() / 2);
         if (!from_hex(value, secret.data())) {
-            ++unreadable;
+            ++refused_.unreadable;
             continue;
         }
         TlsSecrets unused;
         if (secret_of(unused, label) == nullptr) continue;
-        if (connections_.size() >= kMaxConnections && !connections_.contains(key)) continue;
+        if (connections_.size() >= kMaxConnections && !connections_.contains(key)) {
+            ++refused_.beyond_bound;
+            continue;
+        }
         *secret_of(connections_[key], label) = std::move(secret);
     }
-    return unreadable;
 }
 
 bool TlsKeyLog::find(const ClientRandom& random, TlsSecrets& secrets) {
@@ -96,10 +97,14 @@ bool TlsKeyLog::read_on() {
     std::ostringstream text;
     text << file.rdbuf();
     std::string fresh = std::move(text).str();
-    // A line without its end is still being written.
-    fresh.resize(fresh.rfind('\n') == std::string::npos ? 0 : fresh.rfind('\n') + 1);
-    read_to_ += fresh.size();
-    add_lines(fresh);
+    const std::size_t whole = fresh.rfind('\n') == std::string::npos ? 0 : fresh.rfind('\n') + 1;
+    read_to_ += whole;
+    add_lines(std::string_view(fresh).substr(0, whole));
+    // A line without its end may still be being written, or be the last of a file that was cut: it is tried, read
+    // again whenever the file is, and not counted.
+    const Refused before = refused_;
+    add_lines(std::string_view(fresh).substr(whole));
+    refused_ = before;
     return true;
 }
 

@@ -31,12 +31,22 @@ public:
     // Reads `path` now, and what was appended to it whenever a look-up finds nothing. Empty: no file.
     explicit TlsKeyLog(std::string path = {}) : path_(std::move(path)) {}
 
-    // Adds the lines of a key log. Returns how many of them could not be read.
-    std::size_t add(std::string_view text);
+    // Lines that gave no secret, so far.
+    struct Refused {
+        std::uint64_t unreadable = 0;
+        std::uint64_t beyond_bound = 0;  // secrets of a connection more than kMaxConnections
+    };
+
+    // Adds the lines of a key log.
+    void add(std::string_view text);
     // True when a client with this random has any secret here.
     bool find(const ClientRandom& random, TlsSecrets& secrets);
     // Reads the file on from where it ended last; false when it cannot be read.
     bool refresh();
+    Refused refused() const {
+        const std::lock_guard guard(mutex_);
+        return refused_;
+    }
     const std::string& path() const noexcept { return path_; }
     std::size_t size() const {
         const std::lock_guard guard(mutex_);
@@ -49,12 +59,13 @@ private:
             return mix64(load_le64(random.data()), load_le64(random.data() + 8));
         }
     };
-    std::size_t add_lines(std::string_view text);
+    void add_lines(std::string_view text);
     bool read_on();
 
     mutable std::mutex mutex_;
     std::string path_;
     std::uint64_t read_to_ = 0;
+    Refused refused_;
     std::unordered_map<ClientRandom, TlsSecrets, Hash> connections_;
 };
 
