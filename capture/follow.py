@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tapscope.store.errors import TapscopeError
@@ -14,9 +15,17 @@ LOOK_SECONDS = 0.1
 BLOCK = 256 * 1024
 
 
+@dataclass
+class Followed:
+    """`pipe` carries a file as it grows; `warning` says why it ended before the block did."""
+
+    pipe: str
+    warning: str | None = None
+
+
 @contextlib.contextmanager
-def followed(path: str | os.PathLike[str]) -> Iterator[str]:
-    """The path of a pipe that carries `path` as it grows, and has no end before the block does.
+def followed(path: str | os.PathLike[str]) -> Iterator[Followed]:
+    """A pipe that carries `path` as it grows, and has no end before the block does.
 
     A file that is written anew from its start (it got shorter) ends the pipe. Raises TapscopeError.
     """
@@ -25,6 +34,7 @@ def followed(path: str | os.PathLike[str]) -> Iterator[str]:
     except OSError as error:
         raise TapscopeError(f"cannot be followed: {error.strerror}", path=os.fspath(path)) from None
     out, into = os.pipe()
+    following = Followed(f"/dev/fd/{out}")
     over = threading.Event()
 
     def carry() -> None:
@@ -39,7 +49,11 @@ def followed(path: str | os.PathLike[str]) -> Iterator[str]:
                             block = block[pipe.write(block) :]
                     except BrokenPipeError:
                         return
-                elif os.fstat(file.fileno()).st_size < done:
+                elif (size := os.fstat(file.fileno()).st_size) < done:
+                    following.warning = (
+                        f"got shorter ({done} bytes were read, {size} are left) and was followed no longer; "
+                        "name the files of a rotating capture one by one, or capture with --spool"
+                    )
                     return
                 else:
                     over.wait(LOOK_SECONDS)
@@ -47,7 +61,7 @@ def followed(path: str | os.PathLike[str]) -> Iterator[str]:
     carrier = threading.Thread(target=carry, name="follow", daemon=True)
     carrier.start()
     try:
-        yield f"/dev/fd/{out}"
+        yield following
     finally:
         over.set()
         os.close(out)

@@ -117,8 +117,9 @@ def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progre
 
     with contextlib.ExitStack() as stack:
         names = [str(path) for path in paths]
+        growing = [stack.enter_context(followed(name)) for name in names] if options.follow else []
         captured = capture.read_files(
-            [stack.enter_context(followed(name)) for name in names] if options.follow else names,
+            [file.pipe for file in growing] or names,
             keep_text=options.keep_text,
             port_map=port_codes(options.port_map),
             tls_keylog=options.tls_keylog,
@@ -128,6 +129,9 @@ def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progre
         )
     for source, name in zip(captured.sources, names, strict=True):
         source["path"] = name
+    for source, file in zip(captured.sources, growing, strict=False):
+        if file.warning is not None:
+            source["warning"] = "; ".join(filter(None, [source.get("warning"), file.warning]))
     return captured
 
 

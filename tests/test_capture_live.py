@@ -325,3 +325,25 @@ def test_a_growing_file_is_read_until_ctrl_c(tmp_path):
     assert json.loads(out)["calls"] == json.loads(complete.stdout)["calls"] > 0
     with RunFile.open(tmp_path / "run.db") as run:
         assert run.sources()[0]["path"] == str(growing)
+
+
+def test_a_followed_file_that_gets_shorter_is_named(tmp_path):
+    """As when a rotating capture begins its file anew: what was read is traced, and why it ended is said."""
+    whole = (PCAPS / "mysql_several_statements.pcap").read_bytes()
+    growing = tmp_path / "growing.pcap"
+    growing.write_bytes(whole)
+    process = subprocess.Popen(
+        [*COMMAND, "trace", "--follow", str(growing), "-o", str(tmp_path / "run.db"), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    time.sleep(2.0)
+    assert process.poll() is None
+    os.truncate(growing, 24)
+    out, errors = process.communicate(timeout=20)  # ends by itself
+    assert process.returncode == ExitCode.DONE, errors
+    record = json.loads(out)
+    assert record["calls"] > 0
+    assert any("got shorter" in warning for warning in record["loss"]["warnings"])
+    assert b"got shorter" in errors
