@@ -15,6 +15,13 @@ RUN = click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Pat
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
+KEEP_TEXT = click.option(
+    "--keep-text",
+    is_flag=True,
+    help="Also keep one raw text per class (it may hold private data).",
+)
+
+
 class Duration(click.ParamType):  # type: ignore[type-arg]  # older click has no argument here
     """A length of time with its unit; int ns."""
 
@@ -62,3 +69,12 @@ class PortMap(click.ParamType):  # type: ignore[type-arg]  # older click has no 
                 self.fail(f"{protocol!r} is no protocol that tapscope reads ({known}).", param, ctx)
             ports[int(port)] = protocol.strip().lower()
         return ports
+
+
+PORT_MAP = click.option(
+    "--port-map",
+    type=PortMap(),
+    default="",
+    metavar="PORT=PROTOCOL,...",
+    help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
+)

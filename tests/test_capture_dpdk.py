@@ -121,3 +121,19 @@ def test_a_device_that_is_not_there_is_an_error_with_a_remedy(tmp_path: Path) ->
     )
     assert done.returncode == 1
     assert "DPDK" in done.stderr
+
+
+def test_a_device_writes_packet_files_too(tmp_path: Path) -> None:
+    given = PCAPS / CAPTURES[0]
+    link, packets = records(given)
+    file = tmp_path / "written.pcap"
+    words = ["-i", f"dpdk:net_pcap0,rx_pcap={given}", "-w", str(file), "-c", str(len(packets))]
+    done = subprocess.run(
+        [sys.executable, "-m", "tapscope", "capture", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    assert records(file) == (link, packets)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, Duration, PortMap, Size
+from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, Duration, Size
 
 
 @click.command(short_help="Record or trace packets of an interface, for minutes or for days.")
@@ -123,16 +123,8 @@ from tapscope.cli.options import JSON, Duration, PortMap, Size
     show_default=True,
     help="Receive queues of a DPDK device.",
 )
-@click.option(
-    "--port-map",
-    type=PortMap(),
-    default="",
-    metavar="PORT=PROTOCOL,...",
-    help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
-)
-@click.option(
-    "--keep-text", is_flag=True, help="Also keep one raw text per class (it may hold private data)."
-)
+@PORT_MAP
+@KEEP_TEXT
 @click.option("--end-with", "parent", type=int, hidden=True, help="Parent process to end with.")
 @click.option("--force", is_flag=True, help="Replace the run file if it exists.")
 @JSON

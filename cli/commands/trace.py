@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, Duration, PortMap
+from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, Duration
 from tapscope.cli.output import note, print_json, progress_bar
 from tapscope.store.codes import EvidenceMode
 
@@ -40,13 +40,7 @@ from tapscope.store.codes import EvidenceMode
 @click.option(
     "--window", type=Duration(), default="50ms", show_default=True, help="Width of the load windows."
 )
-@click.option(
-    "--port-map",
-    type=PortMap(),
-    default="",
-    metavar="PORT=PROTOCOL,...",
-    help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
-)
+@PORT_MAP
 @click.option(
     "--tls-keylog",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -67,11 +61,7 @@ from tapscope.store.codes import EvidenceMode
     show_default=True,
     help="Threads that read packets; 0: as many as there are cores, at most 4. The result is the same.",
 )
-@click.option(
-    "--keep-text",
-    is_flag=True,
-    help="Also store one raw text per class (it may hold private data).",
-)
+@KEEP_TEXT
 @click.option("--keep-evidence", is_flag=True, help="Store the salted hashes that the matcher used, too.")
 @click.option(
     "--follow",
