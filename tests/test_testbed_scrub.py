@@ -183,7 +183,7 @@ def test_the_truth_names_the_packet_with_the_first_byte(tmp_path: Path) -> None:
         frame(100 + border, whole[border:]),
     ]
     capture = pcapfile.read(write_pcap(tmp_path / "a.pcap", frames))
-    found = truth.extract(capture, {identity(1), identity(2)}, truth.Checkouts(), {})
+    found = truth.extract(capture, {identity(1), identity(2)}, {80: "http"}, {})
     assert [(c.ts_ns, c.tcp_seq, c.request_id, c.how) for c in found.calls] == [
         (1_700_000_000_000_001_000, 100, identity(1), "content"),
         (1_700_000_000_000_003_000, 100 + len(message(1)), identity(2), "content"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tapscope.validate.testbed import pcapfile, requests, truth
+from tapscope.validate.testbed.checkouts import Checkouts
 from tapscope.validate.testbed.requests import Request, Unread
 from tapscope.validate.testbed.streams import Piece, Run, streams
 
@@ -68,11 +69,11 @@ def test_mysql_log_in_packets_are_no_commands() -> None:
     ]
 
 
-def checkouts(tmp_path: Path, rows: list[tuple[str, int, int, int]]) -> truth.Checkouts:
+def checkouts(tmp_path: Path, rows: list[tuple[str, int, int, int]]) -> Checkouts:
     lines = ["request_id\tthread_id\tborrow_us\treturn_us", *("\t".join(map(str, r)) for r in rows)]
     path = tmp_path / "checkouts.tsv"
     path.write_text("\n".join(lines) + "\n")
-    return truth.Checkouts.read(path)
+    return Checkouts.read(path)
 
 
 @pytest.mark.parametrize(
@@ -84,15 +85,15 @@ def test_the_holder_of_a_connection_is_the_next_to_return_it(
 ) -> None:
     # b began to wait for the connection while a still held it.
     table = checkouts(tmp_path, [("a", 7, 100, 200), ("b", 7, 120, 300), ("c", 7, 400, 600)])
-    assert table.holder(thread, at_us * 1000) == expected
+    assert table.holder(str(thread), at_us * 1000) == expected
 
 
 def test_a_checkout_without_an_id_is_nobodys(tmp_path: Path) -> None:
-    assert checkouts(tmp_path, [("-", 7, 100, 200)]).holder(7, 150_000) == ""
+    assert checkouts(tmp_path, [("-", 7, 100, 200)]).holder("7", 150_000) == ""
 
 
-def test_a_missing_checkout_log_knows_nobody(tmp_path: Path) -> None:
-    assert truth.Checkouts.read(tmp_path / "none.tsv").holder(1, 1) == ""
+def test_without_checkout_logs_nobody_is_known() -> None:
+    assert Checkouts.read().holder("1", 1) == ""
 
 
 def test_the_ground_truth_capture_has_its_twenty_requests() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from .net import Network
 from .options import Options
 from .packages import Paths
-from .processes import Launcher, Process, wait_until
+from .processes import wait_until
+from .scenario import Bench, Server
 from .shell import attempt, call
 
 PORT = 80
@@ -21,9 +22,10 @@ _LOG_FORMAT = (
 )
 
 
-def configuration(paths: Paths, options: Options, base: Path, logs: Path, network: Network) -> str:
-    """Text of httpd.conf."""
-    app = network.hosts["app"]
+def configuration(
+    paths: Paths, options: Options, base: Path, logs: Path, address: str, apps: Mapping[str, str]
+) -> str:
+    """Text of httpd.conf. address: its own; apps: name -> address of the application servers."""
     modules = paths.apache_modules
     wanted = [*_MODULES, *(["jk"] if options.connector == "mod_jk" else ["proxy", "proxy_ajp"])]
     lines = [
@@ -32,8 +34,8 @@ def configuration(paths: Paths, options: Options, base: Path, logs: Path, networ
     per_child = max(25, (options.apache_threads + 1) // 2)
     lines += [
         f'ServerRoot "{base}"',
-        f"Listen {network.hosts['web']}:{PORT}",
-        f"ServerName {network.hosts['web']}",
+        f"Listen {address}:{PORT}",
+        f"ServerName {address}",
         f'PidFile "{base}/httpd.pid"',
         f'DefaultRuntimeDir "{base}"',
         "User www-data",
@@ -59,13 +61,13 @@ def configuration(paths: Paths, options: Options, base: Path, logs: Path, networ
             f'JkLogFile "{base}/jk.log"',
             f'JkShmFile "{base}/jk.shm"',
             "JkLogLevel warn",
-            "JkMount /board/* app",
+            "JkMount /board/* board",
             "JkOptions +ForwardURIProxy",
         ]
     else:
         secret = f" secret={AJP_SECRET}" if options.ajp_secret else ""
         ping = " ping=1" if options.jk_ping else ""
-        lines += [f"ProxyPass /board/ ajp://{app}:{AJP_PORT}/board/{secret}{ping}"]
+        lines += [f"ProxyPass /board/ ajp://{app}:{AJP_PORT}/board/{secret}{ping}" for app in apps.values()]
         if options.monitors:
             lines += ["LogLevel warn proxy:debug proxy_ajp:trace2"]
     if options.monitors:
@@ -82,37 +84,58 @@ def configuration(paths: Paths, options: Options, base: Path, logs: Path, networ
     return "\n".join(lines) + "\n"
 
 
-def _workers(options: Options, app: str) -> str:
-    lines = [
-        "worker.list=app",
-        "worker.app.type=ajp13",
-        f"worker.app.host={app}",
-        f"worker.app.port={AJP_PORT}",
-        "worker.app.socket_keepalive=True",
-    ]
-    if options.ajp_secret:
-        lines.append(f"worker.app.secret={AJP_SECRET}")
-    if options.jk_ping:
-        lines.append("worker.app.ping_mode=A")
+def _workers(options: Options, apps: Mapping[str, str]) -> str:
+    """Text of workers.properties: one worker per application server; several of them behind a balancer."""
+    several = len(apps) > 1
+    names = list(apps) if several else ["board"]
+    lines = ["worker.list=board"]
+    if several:
+        lines += [
+            "worker.board.type=lb",
+            f"worker.board.balance_workers={','.join(names)}",
+            # By requests in flight: what a slow server holds up does not pile up there.
+            "worker.board.method=B",
+            "worker.board.sticky_session=False",
+        ]
+    for name, address in zip(names, apps.values(), strict=True):
+        lines += [
+            f"worker.{name}.type=ajp13",
+            f"worker.{name}.host={address}",
+            f"worker.{name}.port={AJP_PORT}",
+            f"worker.{name}.socket_keepalive=True",
+        ]
+        if options.ajp_secret:
+            lines.append(f"worker.{name}.secret={AJP_SECRET}")
+        if options.jk_ping:
+            lines.append(f"worker.{name}.ping_mode=A")
     return "\n".join(lines) + "\n"
 
 
-def start(paths: Paths, options: Options, base: Path, logs: Path, launcher: Launcher) -> Process:
-    """Starts httpd on host `web` and waits until it listens."""
-    base.mkdir(parents=True, exist_ok=True)
-    logs.mkdir(parents=True, exist_ok=True)
-    network = launcher.network
-    configured = base / "httpd.conf"
-    configured.write_text(configuration(paths, options, base, logs, network))
-    (base / "workers.properties").write_text(_workers(options, network.hosts["app"]))
-    process = launcher.start(
-        "web", "httpd", [paths.program("apache2"), "-f", str(configured), "-D", "FOREGROUND"]
-    )
-    listening = network.inside("web", paths.program("ss"), "-Hltn", f"sport = :{PORT}")
-    wait_until(lambda: str(PORT) in attempt(listening).stdout, process, 15, "Apache httpd")
-    return process
+class Apache(Server):
+    """httpd on one host in front of application servers on others."""
 
+    title = "Apache httpd"
+    processes = "capache2"
 
-def version(paths: Paths) -> str:
-    """First line of `apache2 -v`, without its label."""
-    return call([paths.program("apache2"), "-v"]).splitlines()[0].removeprefix("Server version: ")
+    def __init__(self, host: str = "web", apps: tuple[str, ...] = ("app",)) -> None:
+        super().__init__(host)
+        self.apps = apps
+
+    def start(self, bench: Bench) -> None:
+        """Starts httpd and waits until it listens."""
+        paths, base, network = bench.paths, bench.base(self.host), bench.launcher.network
+        apps = {name: bench.hosts[name] for name in self.apps}
+        configured = base / "httpd.conf"
+        configured.write_text(
+            configuration(paths, bench.options, base, bench.events("apache"), bench.hosts[self.host], apps)
+        )
+        (base / "workers.properties").write_text(_workers(bench.options, apps))
+        argv = [paths.program("apache2"), "-f", str(configured), "-D", "FOREGROUND"]
+        self.process = bench.launcher.start(self.host, f"httpd-{self.host}", argv)
+        listening = network.inside(self.host, paths.program("ss"), "-Hltn", f"sport = :{PORT}")
+        wait_until(lambda: str(PORT) in attempt(listening).stdout, self.process, 15, self.title)
+
+    def versions(self, paths: Paths) -> dict[str, str]:
+        """First line of `apache2 -v`, without its label."""
+        text = call([paths.program("apache2"), "-v"])
+        return {"apache": text.splitlines()[0].removeprefix("Server version: ")}

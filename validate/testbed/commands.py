@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from . import leftovers, packages
 from . import run as runner
-from .options import CONNECTORS, MIXES, POOL_HABITS, Options
+from .options import CONNECTORS, MIXES, POOL_HABITS
+from .scenarios import SCENARIOS
 
 
 @click.group()
@@ -36,7 +38,24 @@ def _tell(text: str) -> None:
         click.echo(f"testbed: {text}", err=True)
 
 
-@testbed.command()
+def _listed() -> str:
+    """Help of `run`, with the table of scenarios (\\b: click leaves the paragraph as it is)."""
+    width = max(map(len, SCENARIOS))
+    lines = [f"  {name:{width}}  {scenario.summary}" for name, scenario in SCENARIOS.items()]
+    head = ["Run the testbed once and leave a run directory (needs root).", "", "\b", "Scenarios:"]
+    tail = ["", "A scenario has defaults of its own for some options; what is given goes first."]
+    return "\n".join([*head, *lines, *tail])
+
+
+@testbed.command(help=_listed())
+@click.option(
+    "--scenario",
+    type=click.Choice(list(SCENARIOS)),
+    default="board",
+    show_default=True,
+    metavar="NAME",
+    help="What is built and run, see above.",
+)
 @click.option("--users", type=click.IntRange(1), default=50, show_default=True, help="Emulated users.")
 @click.option(
     "--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Length of the run phase."
@@ -104,9 +123,21 @@ def _tell(text: str) -> None:
 @click.option("--midstream", is_flag=True, help="Begin the capture when the servers are connected already.")
 @click.option("--keep-unscrubbed", is_flag=True, help="Also keep the capture with the request ids in it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
-def run(output: Path, cpu_quota: tuple[str, ...], as_json: bool, **values: Any) -> None:
-    """Run the testbed once and leave a run directory (needs root)."""
-    options = Options(cpu_quota=_quotas(cpu_quota), **values)
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    scenario: str,
+    output: Path,
+    cpu_quota: tuple[str, ...],
+    as_json: bool,
+    **values: Any,
+) -> None:
+    """`_listed` has the help text."""
+    given = {n: v for n, v in values.items() if context.get_parameter_source(n) != ParameterSource.DEFAULT}
+    if cpu_quota:
+        given["cpu_quota"] = _quotas(cpu_quota)
+    options = SCENARIOS[scenario].options(**given)
     command = shlex.join(["tapscope", *sys.argv[1:]])
     manifest = runner.run(options, output, command=command, say=_tell)
     if as_json:

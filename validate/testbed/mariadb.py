@@ -10,13 +10,14 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tapscope.store.errors import TapscopeError
 
 from . import dataset
-from .options import Options
 from .packages import Paths
-from .processes import Launcher, Process, wait_until
+from .processes import Process, wait_until
+from .scenario import Bench, Server
 from .shell import attempt, call
 
 PORT = 3306
@@ -130,12 +131,60 @@ def _fill(paths: Paths, work: Path) -> None:
     socket.unlink(missing_ok=True)
 
 
-class Database:
-    """The running server of one testbed."""
+class Database(Server):
+    """MariaDB on one host. known: (client address, port) -> thread id of the connections seen so far."""
 
-    def __init__(self, paths: Paths, process: Process, socket: Path) -> None:
-        self.process = process
+    title = "MariaDB"
+    processes = "cmariadbd"
+
+    def __init__(self, host: str = "db") -> None:
+        super().__init__(host)
+        self.known: dict[tuple[str, int], int] = {}
+        self._client: list[str] = []
+
+    def prepare(self, paths: Paths) -> None:
+        """Makes the template if there is none."""
+        template(paths)
+
+    def start(self, bench: Bench) -> None:
+        """Copies the template, starts MariaDB and waits until it answers."""
+        paths, base = bench.paths, bench.base(self.host)
+        data = base / "data"
+        call(["cp", "-a", "--reflink=auto", str(template(paths)), str(data)])
+        socket = base / "s.sock"
+        argv = [
+            *_daemon(paths, data, socket),
+            f"--port={PORT}",
+            f"--bind-address={bench.hosts[self.host]}",
+        ]
+        if bench.options.monitors:
+            argv += ["--log-output=TABLE", "--slow-query-log=ON", "--long-query-time=0"]
+        self.process = bench.launcher.start(self.host, f"mariadbd-{self.host}", argv)
         self._client = _client(paths, socket)
+        wait_until(
+            lambda: attempt([*self._client, "-e", "SELECT 1"]).returncode == 0, self.process, 30, self.title
+        )
+        if bench.options.monitors:
+            # Rows of the start itself belong to no run.
+            self.run("SET GLOBAL slow_query_log=OFF; TRUNCATE mysql.slow_log; SET GLOBAL slow_query_log=ON")
+        time.sleep(0.1)
+
+    def watch(self) -> None:
+        """Learns the thread ids of connections: a capture from midstream on has not seen greetings."""
+        self.known |= {(address, port): thread for thread, address, port in self.connections()}
+
+    def finish(self, bench: Bench) -> dict[str, Any]:
+        """Writes the slow log, then ends the server."""
+        told = {}
+        if bench.options.monitors:
+            told["slow_log_rows"] = self.dump_slow_log(bench.events("mariadb") / "slow_log.tsv")
+        if self.process is not None:
+            self.process.stop(signal.SIGTERM, 30)
+        return told
+
+    def versions(self, paths: Paths) -> dict[str, str]:
+        """MariaDB's version line."""
+        return {"mariadb": version(paths)}
 
     def run(self, sql: str) -> str:
         """Runs statements over the server's local socket, not over the tapped network; tab-separated rows."""
@@ -156,7 +205,6 @@ class Database:
     def dump_slow_log(self, target: Path) -> int:
         """Writes mysql.slow_log as tab-separated text with a header. Returns the number of rows."""
         self.run("SET GLOBAL slow_query_log = OFF")
-        target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as out:
             done = subprocess.run(
                 [*self._client, "--batch", "--quick", "-e", _SLOW_LOG],
@@ -170,23 +218,3 @@ class Database:
             )
         with target.open("rb") as lines:
             return sum(1 for _ in lines) - 1
-
-
-def start(paths: Paths, options: Options, base: Path, launcher: Launcher) -> Database:
-    """Copies the template, starts MariaDB on host `db` and waits until it answers."""
-    base.mkdir(parents=True, exist_ok=True)
-    data = base / "data"
-    call(["cp", "-a", "--reflink=auto", str(template(paths)), str(data)])
-    socket = base / "s.sock"
-    argv = [*_daemon(paths, data, socket), f"--port={PORT}", f"--bind-address={launcher.network.hosts['db']}"]
-    if options.monitors:
-        argv += ["--log-output=TABLE", "--slow-query-log=ON", "--long-query-time=0"]
-    process = launcher.start("db", "mariadbd", argv)
-    database = Database(paths, process, socket)
-    client = _client(paths, socket)
-    wait_until(lambda: attempt([*client, "-e", "SELECT 1"]).returncode == 0, process, 30, "MariaDB")
-    if options.monitors:
-        # Rows of the start itself belong to no run.
-        database.run("SET GLOBAL slow_query_log=OFF; TRUNCATE mysql.slow_log; SET GLOBAL slow_query_log=ON")
-    time.sleep(0.1)
-    return database

@@ -14,7 +14,7 @@ copies every frame exactly once.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tapscope.store.errors import TapscopeError
 
@@ -22,7 +22,6 @@ from .packages import Paths
 from .shell import attempt, call
 
 PREFIX = "tapscope-"
-ADDRESSES = {"client": "10.77.0.10", "web": "10.77.0.20", "app": "10.77.0.30", "db": "10.77.0.40"}
 _OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro", "lro", "ufo")
 
 # BPF "accept all": one instruction, return -1 (kernel's tc-bpf(8) bytecode notation).
@@ -40,12 +39,15 @@ def new_name() -> str:
 
 @dataclass
 class Network:
-    """The namespaces of one testbed. Use as a context manager; everything is removed on exit."""
+    """The namespaces of one testbed. Use as a context manager; everything is removed on exit.
+
+    hosts: name -> address in 10.77.0.0/24.
+    """
 
     paths: Paths
     name: str
+    hosts: dict[str, str]
     mirror_method: str = ""
-    hosts: dict[str, str] = field(default_factory=lambda: dict(ADDRESSES))
 
     def namespace(self, host: str) -> str:
         return f"{self.name}-{host}"

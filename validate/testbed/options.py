@@ -16,6 +16,7 @@ POOL_HABITS = ("request", "statement")
 class Options:
     """Configuration of a run. Times in seconds unless the name says otherwise."""
 
+    scenario: str = "board"
     users: int = 50
     seconds: float = 30.0
     seed: int = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from tapscope.store.errors import TapscopeError
 
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 
+# What every scenario needs: network, mirror, capture, host records.
+COMMON = ("ip", "tc", "ss", "ethtool", "tcpdump", "collectl")
+
 # program -> Debian/Ubuntu package that brings it
-_PROGRAMS = {
+PROGRAMS = {
     "ip": "iproute2",
     "tc": "iproute2",
     "ss": "iproute2",
@@ -28,7 +32,7 @@ _PROGRAMS = {
 }
 
 # name -> (candidate files, package)
-_FILES = {
+FILES = {
     "mod_jk": (("/usr/lib/apache2/modules/mod_jk.so",), "libapache2-mod-jk"),
     "tomcat": (("/usr/share/tomcat10/bin/bootstrap.jar",), "tomcat10"),
     "tomcat_jdbc": (
@@ -62,12 +66,17 @@ class Paths:
         return self.files["tomcat"].parent.parent
 
 
-def missing() -> list[str]:
-    """Names of the packages that are not installed, sorted."""
+def missing(needs: Collection[str] | None = None) -> list[str]:
+    """Names of the packages that are not installed, sorted. needs: programs and files; None: all known."""
     search = os.environ.get("PATH", "") + ":" + _SBIN
-    lacking = {package for name, package in _PROGRAMS.items() if shutil.which(name, path=search) is None}
-    for candidates, package in _FILES.values():
-        if not any(Path(c).exists() for c in candidates):
+    wanted = {*PROGRAMS, *FILES} if needs is None else {*COMMON, *needs}
+    lacking = {
+        package
+        for name, package in PROGRAMS.items()
+        if name in wanted and shutil.which(name, path=search) is None
+    }
+    for name, (candidates, package) in FILES.items():
+        if name in wanted and not any(Path(c).exists() for c in candidates):
             lacking.add(package)
     return sorted(lacking)
 
@@ -84,17 +93,17 @@ def find_root_program(name: str) -> str:
     """Path of one program that only root can use to an end. Raises TapscopeError like find()."""
     found = shutil.which(name, path=os.environ.get("PATH", "") + ":" + _SBIN)
     if found is None:
-        raise TapscopeError(f"{name} is not installed", remedy=f"Install the package {_PROGRAMS[name]}.")
+        raise TapscopeError(f"{name} is not installed", remedy=f"Install the package {PROGRAMS[name]}.")
     _require_root()
     return found
 
 
-def find() -> Paths:
-    """All paths.
+def find(needs: Collection[str]) -> Paths:
+    """Paths of everything named in `needs`, and of what every scenario needs.
 
     Raises TapscopeError when not root or when packages are missing; the message names all of them at once.
     """
-    lacking = missing()
+    lacking = missing(needs)
     if lacking:
         raise TapscopeError(
             f"the testbed needs packages that are not installed: {', '.join(lacking)}",
@@ -102,9 +111,11 @@ def find() -> Paths:
         )
     _require_root()
     search = os.environ.get("PATH", "") + ":" + _SBIN
-    programs = {name: Path(str(shutil.which(name, path=search))) for name in _PROGRAMS}
+    wanted = {*COMMON, *needs}
+    programs = {name: Path(str(shutil.which(name, path=search))) for name in PROGRAMS if name in wanted}
     files = {
         name: next(Path(c) for c in candidates if Path(c).exists())
-        for name, (candidates, _) in _FILES.items()
+        for name, (candidates, _) in FILES.items()
+        if name in wanted
     }
     return Paths(programs, files)

@@ -7,7 +7,7 @@ compression); what they do not understand is counted, never guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .streams import Run
@@ -126,4 +126,5 @@ def _resume(run: Run, at: int, plausible: object) -> int:
     return len(run.data)
 
 
-READERS = {80: ("http", http), 8009: ("ajp", ajp), 3306: ("mysql", mysql)}
+READERS: dict[str, Callable[[Run], Iterator[Request | Unread]]] = {"http": http, "ajp": ajp, "mysql": mysql}
+"""By protocol."""

@@ -20,19 +20,17 @@ from typing import Any
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import apache, hosts, leftovers, mariadb, scrub, tomcat, truth
+from . import hosts, leftovers, scenarios, scrub, truth
 from .cgroups import Groups
-from .mariadb import Database
 from .net import Network, new_name
 from .options import Options
 from .packages import Paths, find
 from .pcapfile import read
 from .processes import Launcher, Process
+from .scenario import Bench, Scenario, Server
 from .shell import attempt, call
 from .tap import Tap
 
-# Collectl's process filter per host: the first letters of the servers' program names.
-_PROCESSES = {"web": "capache2", "app": "cjava", "db": "cmariadbd"}
 Say = Callable[[str], None]
 
 
@@ -44,9 +42,11 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
     manifest.
     """
     options.check()
+    scenario = scenarios.get(options.scenario)
     if out.exists() and any(out.iterdir()):
         raise TapscopeError("the directory is not empty", path=out, remedy="Name a new one with -o.")
-    paths = find()
+    paths = find(scenario.needs)
+    servers = scenario.servers(options)
     out.mkdir(parents=True, exist_ok=True)
     name = new_name()
     with contextlib.ExitStack() as stack:
@@ -54,25 +54,22 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
         scratch = Path(tempfile.mkdtemp(prefix=f"{name}-", dir="/var/tmp"))
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
         stack.enter_context(leftovers.noted(name, scratch))
-        say("database template")
-        mariadb.template(paths)
+        for server in servers:
+            say(f"{server.title} on {server.host}")
+            server.prepare(paths)
         say("network namespaces")
-        network = stack.enter_context(Network(paths, name))
+        network = stack.enter_context(Network(paths, name, dict(scenario.hosts)))
         groups = Groups.make(name, list(network.hosts), options.cpu_quota)
         stack.callback(groups.remove)
         logs = scratch / "logs"
         logs.mkdir()
         launcher = Launcher(network, groups, logs)
         stack.callback(launcher.stop_all)
-        manifest = {"name": name, **_manifest(options, paths, network, groups, command)}
-        _Session(options, paths, out.absolute(), scratch, launcher, manifest, say).conduct()
+        manifest = {"name": name, **_manifest(options, scenario, servers, paths, network, groups, command)}
+        bench = Bench(options, paths, launcher, out.absolute(), scratch)
+        _Session(scenario, bench, servers, manifest, say).conduct()
     _after(options, out, manifest)
     return manifest
-
-
-def _driver_version(paths: Paths) -> str:
-    versioned = sorted(paths.files["driver"].parent.glob("mariadb-java-client-*.jar"))
-    return versioned[-1].name if versioned else paths.files["driver"].name
 
 
 @contextlib.contextmanager
@@ -93,7 +90,13 @@ def _terminable() -> Iterator[None]:
 
 
 def _manifest(
-    options: Options, paths: Paths, network: Network, groups: Groups, command: str
+    options: Options,
+    scenario: Scenario,
+    servers: list[Server],
+    paths: Paths,
+    network: Network,
+    groups: Groups,
+    command: str,
 ) -> dict[str, Any]:
     first_line = {
         name: attempt([paths.program(name), flag])
@@ -104,13 +107,9 @@ def _manifest(
         "command": command,
         "options": options.record(),
         "hosts": network.hosts,
-        "ports": {"web": apache.PORT, "app": apache.AJP_PORT, "db": mariadb.PORT},
+        "ports": scenario.ports,
         "versions": {
-            "apache": apache.version(paths),
-            "tomcat": tomcat.version(paths),
-            "java": tomcat.java_version(paths),
-            "mariadb": mariadb.version(paths),
-            "mariadb_driver": _driver_version(paths),
+            **{name: text for server in servers for name, text in server.versions(paths).items()},
             "python": platform.python_version(),
             **{
                 name: (done.stdout or done.stderr).splitlines()[0].strip()
@@ -133,64 +132,47 @@ class _Session:
     """The part of a run during which servers are up."""
 
     def __init__(
-        self,
-        options: Options,
-        paths: Paths,
-        out: Path,
-        scratch: Path,
-        launcher: Launcher,
-        manifest: dict[str, Any],
-        say: Say,
+        self, scenario: Scenario, bench: Bench, servers: list[Server], manifest: dict[str, Any], say: Say
     ) -> None:
-        self.options, self.paths, self.out, self.scratch = options, paths, out, scratch
-        self.launcher, self.manifest, self.say = launcher, manifest, say
-        self.raw = scratch / "tap.pcap"
-        self.known: dict[tuple[str, int], int] = {}
+        self.scenario, self.bench, self.servers = scenario, bench, servers
+        self.options, self.out, self.launcher = bench.options, bench.out, bench.launcher
+        self.manifest, self.say = manifest, say
+        self.raw = bench.scratch / "tap.pcap"
 
     def conduct(self) -> None:
         """Starts everything, waits for the users, stops everything, and finds the truth."""
-        options, out = self.options, self.out
-        self.say("application")
-        board = tomcat.compile_board(self.paths, self.scratch / "board")
+        options, out, paths = self.options, self.out, self.bench.paths
         for host in self.launcher.network.hosts:
             (out / "hosts" / host / "collectl").mkdir(parents=True)
-        tap = None if options.midstream else Tap.start(self.paths, self.raw, self.launcher)
-        self.say("MariaDB")
-        database = mariadb.start(self.paths, options, self.scratch / "db", self.launcher)
-        self.say("Tomcat")
-        tomcat_events = out / "events" / "tomcat"
-        gc_log = out / "hosts" / "app" / "gc.log"
-        tomcat_process = tomcat.start(
-            self.paths, options, self.scratch / "app", tomcat_events, gc_log, board, self.launcher
-        )
-        self.say("Apache httpd")
-        apache_events = out / "events" / "apache"
-        apache_process = apache.start(self.paths, options, self.scratch / "web", apache_events, self.launcher)
+        tap = None if options.midstream else Tap.start(paths, self.raw, self.launcher)
+        for server in self.servers:
+            self.say(f"{server.title} on {server.host}")
+            server.start(self.bench)
         if tap is None:
-            tap = Tap.start(self.paths, self.raw, self.launcher)
+            tap = Tap.start(paths, self.raw, self.launcher)
         recorders = self._record_hosts()
         self.say(f"{options.users} users, {options.warmup_s:.0f} s warm-up, {options.seconds:.0f} s run")
-        self._let_users_work(database)
+        self._let_users_work()
         self.say("collecting")
         counters = tap.stop()
         for process in recorders:
             process.stop()
-        tomcat.stop(tomcat_process)
-        apache_process.stop()
-        if options.monitors:
-            rows = database.dump_slow_log(out / "events" / "mariadb" / "slow_log.tsv")
-            self.manifest["slow_log_rows"] = rows
-        database.process.stop(signal.SIGTERM, 30)
+        for server in reversed(self.servers):
+            self.manifest |= server.finish(self.bench)
         if not options.monitors:
-            shutil.rmtree(out / "events")
+            shutil.rmtree(out / "events", ignore_errors=True)
         self.say("truth")
         self._truth(counters)
 
     def _record_hosts(self) -> list[Process]:
         started = []
-        for host, processes in _PROCESSES.items():
+        watched: dict[str, list[str]] = {}
+        for server in self.servers:
+            watched.setdefault(server.host, []).append(server.processes)
+        for host, processes in watched.items():
             folder = self.out / "hosts" / host / "collectl"
-            argv = hosts.collectl_command(self.paths.program("collectl"), host, folder, processes)
+            program = self.bench.paths.program("collectl")
+            argv = hosts.collectl_command(program, host, folder, ",".join(filter(None, processes)))
             started.append(self.launcher.start(host, f"collectl-{host}", argv))
         groups = self.launcher.groups
         config = {
@@ -210,7 +192,7 @@ class _Session:
     def _python(
         self, host: str, name: str, module: str, config: dict[str, Any], *, sees_cgroups: bool = False
     ) -> Process:
-        file = self.scratch / f"{name}.json"
+        file = self.bench.scratch / f"{name}.json"
         file.write_text(json.dumps(config))
         env = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         return self.launcher.start(
@@ -221,7 +203,7 @@ class _Session:
             sees_cgroups=sees_cgroups,
         )
 
-    def _let_users_work(self, database: Database) -> None:
+    def _let_users_work(self) -> None:
         options, network = self.options, self.launcher.network
         (self.out / "users").mkdir()
         warmup_ns = time.time_ns() + 1_000_000_000
@@ -229,8 +211,9 @@ class _Session:
         run_end_ns = run_ns + int(options.seconds * 1e9)
         end_ns = run_end_ns + int(options.rampdown_s * 1e9)
         config = {
-            "host": network.hosts["web"],
-            "port": apache.PORT,
+            "host": network.hosts[self.scenario.entry[0]],
+            "port": self.scenario.entry[1],
+            "visitors": self.scenario.visitors,
             "users": options.users,
             "seed": options.seed,
             "mix": options.mix,
@@ -245,7 +228,8 @@ class _Session:
         }
         process = self._python("client", "users", "users", config)
         while not process.ended():
-            self.known |= {(address, port): thread for thread, address, port in database.connections()}
+            for server in self.servers:
+                server.watch()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.handle.wait(1.0)
             if time.time_ns() > end_ns + 90_000_000_000:
@@ -265,9 +249,8 @@ class _Session:
         with (out / "users" / "requests.csv").open() as file:
             ids = {row["request_id"] for row in csv.DictReader(file)} - {""}
         capture = read(self.raw)
-        found = truth.extract(
-            capture, ids, truth.Checkouts.read(out / "events" / "tomcat" / "checkouts.tsv"), self.known
-        )
+        holders = self.scenario.holders(capture, self.bench, self.servers)
+        found = truth.extract(capture, ids, self.scenario.protocols, holders)
         capture.data.close()
         truth.write(found, out / "truth" / "calls.csv.gz")
         self.manifest["capture"] = {
@@ -307,14 +290,15 @@ def _after(options: Options, out: Path, manifest: dict[str, Any]) -> None:
             if latencies
         },
     }
-    arrivals = out / "events" / "tomcat" / "requests.tsv"
-    if arrivals.exists():
-        with arrivals.open() as file:
-            rows = [
-                (int(r["ua_us"]) * 1000, int(r["ud_us"]) * 1000) for r in csv.DictReader(file, delimiter="\t")
-            ]
+    arrivals = sorted((out / "events").glob("*/requests.tsv"))
+    if arrivals:
         begin, end = phases["run_begin"], phases["run_end"]
-        inside = sum(max(0, min(ud, end) - max(ua, begin)) for ua, ud in rows)
+        inside = 0
+        for path in arrivals:
+            with path.open() as file:
+                for row in csv.DictReader(file, delimiter="\t"):
+                    ua, ud = int(row["ua_us"]) * 1000, int(row["ud_us"]) * 1000
+                    inside += max(0, min(ud, end) - max(ua, begin))
         manifest["requests"]["mean_in_tomcat"] = round(inside / (end - begin), 3)
     raw_files = sorted((out / "hosts").glob("*/collectl/*.gz"))
     if raw_files:

@@ -6,6 +6,7 @@ import shutil
 import signal
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from .apache import AJP_PORT, AJP_SECRET
@@ -13,7 +14,8 @@ from .mariadb import DATABASE, PASSWORD, USER
 from .mariadb import PORT as DB_PORT
 from .options import Options
 from .packages import Paths
-from .processes import Launcher, Process, wait_until
+from .processes import wait_until
+from .scenario import Bench, Server
 from .shell import call
 
 _ACCESS_PATTERN = (
@@ -83,47 +85,71 @@ def _context_xml(options: Options, webapp: Path, logs: Path, database: str) -> s
 """
 
 
-def start(
-    paths: Paths, options: Options, base: Path, logs: Path, gc_log: Path, webapp: Path, launcher: Launcher
-) -> Process:
-    """Starts Tomcat on host `app` and waits until the board is deployed."""
-    logs.mkdir(parents=True, exist_ok=True)
-    for name in ("conf/Catalina/localhost", "lib", "webapps", "work", "temp", "logs"):
-        (base / name).mkdir(parents=True, exist_ok=True)
-    hosts = launcher.network.hosts
-    (base / "conf/server.xml").write_text(_server_xml(options, hosts["app"], logs))
-    (base / "conf/web.xml").write_text(
-        '<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"/>\n'
-    )
-    (base / "conf/Catalina/localhost/board.xml").write_text(_context_xml(options, webapp, logs, hosts["db"]))
-    for jar in ("driver", "tomcat_jdbc"):
-        if jar == "driver" or not (paths.tomcat_home / "lib" / "tomcat-jdbc.jar").exists():
-            shutil.copy(paths.files[jar], base / "lib" / paths.files[jar].name)
-    home = paths.tomcat_home
-    process = launcher.start(
-        "app",
-        "tomcat",
-        [
-            paths.program("java"),
-            "-Xms256m",
-            "-Xmx512m",
-            f"-Xlog:gc*:file={gc_log}:utctime,uptime,level,tags",
-            f"-Dcatalina.home={home}",
-            f"-Dcatalina.base={base}",
-            f"-Djava.io.tmpdir={base / 'temp'}",
-            "-cp",
-            f"{home}/bin/bootstrap.jar:{home}/bin/tomcat-juli.jar",
-            "org.apache.catalina.startup.Bootstrap",
-            "start",
-        ],
-    )
-    wait_until(lambda: b"Server startup in" in process.log.read_bytes(), process, 60, "Tomcat")
-    return process
+class Tomcat(Server):
+    """Tomcat with the board on one host. events: name of its folder of events."""
 
+    title = "Tomcat"
+    processes = "cjava"
 
-def stop(process: Process) -> int:
-    """Ends Tomcat so that the application writes out the rest of its event log."""
-    return process.stop(signal.SIGTERM, 20)
+    def __init__(self, host: str = "app", database: str = "db", events: str = "tomcat") -> None:
+        super().__init__(host)
+        self.database = database
+        self.events = events
+
+    def start(self, bench: Bench) -> None:
+        """Starts Tomcat and waits until the board is deployed."""
+        paths, options, base = bench.paths, bench.options, bench.base(self.host)
+        logs = bench.events(self.events)
+        webapp = bench.scratch / "board"
+        if not webapp.exists():
+            compile_board(paths, webapp)
+        for name in ("conf/Catalina/localhost", "lib", "webapps", "work", "temp", "logs"):
+            (base / name).mkdir(parents=True, exist_ok=True)
+        (base / "conf/server.xml").write_text(_server_xml(options, bench.hosts[self.host], logs))
+        (base / "conf/web.xml").write_text(
+            '<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"/>\n'
+        )
+        (base / "conf/Catalina/localhost/board.xml").write_text(
+            _context_xml(options, webapp, logs, bench.hosts[self.database])
+        )
+        for jar in ("driver", "tomcat_jdbc"):
+            if jar == "driver" or not (paths.tomcat_home / "lib" / "tomcat-jdbc.jar").exists():
+                shutil.copy(paths.files[jar], base / "lib" / paths.files[jar].name)
+        home, gc_log = paths.tomcat_home, bench.out / "hosts" / self.host / "gc.log"
+        self.process = bench.launcher.start(
+            self.host,
+            f"tomcat-{self.host}",
+            [
+                paths.program("java"),
+                "-Xms256m",
+                "-Xmx512m",
+                f"-Xlog:gc*:file={gc_log}:utctime,uptime,level,tags",
+                f"-Dcatalina.home={home}",
+                f"-Dcatalina.base={base}",
+                f"-Djava.io.tmpdir={base / 'temp'}",
+                "-cp",
+                f"{home}/bin/bootstrap.jar:{home}/bin/tomcat-juli.jar",
+                "org.apache.catalina.startup.Bootstrap",
+                "start",
+            ],
+        )
+        log = self.process.log
+        wait_until(lambda: b"Server startup in" in log.read_bytes(), self.process, 60, self.title)
+
+    def finish(self, bench: Bench) -> dict[str, Any]:
+        """Ends Tomcat so that the application writes out the rest of its event log."""
+        if self.process is not None:
+            self.process.stop(signal.SIGTERM, 20)
+        return {}
+
+    def versions(self, paths: Paths) -> dict[str, str]:
+        """Versions of Tomcat, of Java and of the driver."""
+        versioned = sorted(paths.files["driver"].parent.glob("mariadb-java-client-*.jar"))
+        return {
+            "tomcat": version(paths),
+            "java": java_version(paths),
+            "mariadb_driver": versioned[-1].name if versioned else paths.files["driver"].name,
+        }
 
 
 def version(paths: Paths) -> str:

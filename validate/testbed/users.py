@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import importlib
 import json
 import resource
 import sys
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .visitors import Step, Visitor
+from .visitors import Step
 
 COLUMNS = (
     "request_id",
@@ -140,7 +141,8 @@ class User:
     def __init__(self, number: int, config: dict[str, Any], out: Any) -> None:
         self._number = number
         self._config = config
-        self._visitor = Visitor(config["seed"], number, config["mix"])
+        visitors = importlib.import_module(f".{config['visitors']}", __package__)
+        self._visitor = visitors.Visitor(config["seed"], number, config["mix"])
         self._out = out
         self._connection: Connection | None = None
 
