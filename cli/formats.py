@@ -39,6 +39,7 @@ TABLE_MEANING = {
     "event_call": "one call as a server's own log (event monitor) tells it",
     "event_load": "one tier in one window: by its event monitor, and by the tap beside it",
     "agreement": "results of `tapscope validate`, one figure per row",
+    "span": "one row of an imported span table (`tapscope trace --spans`)",
 }
 VIEW_MEANING = {
     "v_connection": "connections with texts",
@@ -49,6 +50,7 @@ VIEW_MEANING = {
     "v_node": "nodes with addresses",
     "v_load": "loads with node names",
     "v_loss": "what the tap lost or could not parse, per listener",
+    "v_span_link": "links of an imported span table, by its own message ids",
 }
 COLUMN_MEANING = {
     "meta.key": ("", "name"),
@@ -57,7 +59,7 @@ COLUMN_MEANING = {
     "code.value": ("", "the integer"),
     "code.name": ("", "its name"),
     "source.path": ("", "file"),
-    "source.kind": ("", "capture, host or events"),
+    "source.kind": ("", "capture, spans, host or events"),
     "source.format": ("", "format that was recognised"),
     "source.bytes": ("bytes", "size of the file"),
     "source.first_ns": ("ns", "first time in it"),
@@ -113,6 +115,14 @@ COLUMN_MEANING = {
     "agreement.high": ("", "upper limit"),
     "agreement.unit": ("", "unit of value, low and high"),
     "agreement.detail": ("", "words"),
+    "span.call": ("", "row of call"),
+    "span.message_id": ("", "id of the row in the span table"),
+    "span.sent_ns": ("ns", "request sent, by the caller's clock; -1 not observed"),
+    "span.answered_ns": ("ns", "response received, by the caller's clock; -1 not observed"),
+    "span_link.call": ("", "row of call"),
+    "span_link.message_id": ("", "id of the child in the span table"),
+    "span_link.parent_message_id": ("", "id of the parent; NULL when root or unknown"),
+    "span_link.runner_up_message_id": ("", "id of the second best parent; NULL none"),
 }
 """(unit, meaning) of columns that are no contract columns."""
 
@@ -280,7 +290,7 @@ def _view_column(view: str, name: str) -> tuple[str, str]:
     if view == "v_link" and prefix in ("child", "parent") and rest in VIEW_COLUMN:
         unit, meaning = VIEW_COLUMN[rest]
         return unit, f"{prefix}: {meaning}" + ("; NULL when root or unknown" if prefix == "parent" else "")
-    if view == "v_link" and name == "kind":
+    if view in ("v_link", "v_span_link") and name == "kind":
         return "", "root, linked or unknown"
     if name in VIEW_COLUMN:
         return VIEW_COLUMN[name]

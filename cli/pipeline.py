@@ -91,7 +91,7 @@ def trace(
             run.set_meta("manifest", found.manifest)
         if found.spools:
             _refuse_reading_options(options, found.spools[0])
-            captured = capture.read_spool(found.spools, progress=_told(progress, "reading segments"))
+            captured = capture.read_spool(found.spools, progress=told(progress, "reading segments"))
         else:
             captured = _read_packets(found.captures, options, progress)
         done("read")
@@ -125,7 +125,7 @@ def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progre
             tls_keylog=options.tls_keylog,
             limits={"reorder_window_ns": options.reorder_window_ns},
             threads=options.threads,
-            progress=_told(progress, "reading packets"),
+            progress=told(progress, "reading packets"),
         )
     for source, name in zip(captured.sources, names, strict=True):
         source["path"] = name
@@ -153,7 +153,8 @@ def port_codes(port_map: dict[int, str]) -> dict[int, int]:
     return {port: int(Protocol[name.upper()]) for port, name in port_map.items()}
 
 
-def _told(progress: Progress | None, what: str) -> Any:
+def told(progress: Progress | None, what: str) -> Any:
+    """`progress` with its first argument given; None stays None."""
     if progress is None:
         return None
     return lambda done, total: progress(what, done, total)
@@ -176,19 +177,28 @@ def reconstruct(
     run: RunFile, captured: CaptureTables, options: TraceOptions, progress: Progress | None = None
 ) -> Reconstruction:
     """Rebuild calls, links, traces and loads from captured messages and store them."""
-    from tapscope.analyze.load import loads, stays
     from tapscope.reconstruct import run as reconstruction
 
     made = reconstruction.trace(
         captured,
         options.evidence,
         min_probability=options.min_probability,
-        progress=_told(progress, "matching calls"),
+        progress=told(progress, "matching calls"),
     )
+    store_reconstruction(run, made, captured.connections, options)
+    return made
+
+
+def store_reconstruction(
+    run: RunFile, made: Reconstruction, connections: Table, options: TraceOptions
+) -> None:
+    """Store what was rebuilt, and the loads that follow from it."""
+    from tapscope.analyze.load import loads, stays
+
     run.write_table("nodes", made.nodes)
     run.write_node_names(made.node_names)
     run.write_table("calls", made.calls)
-    ends = connection_ends(captured.connections)
+    ends = connection_ends(connections)
     run.write_counters(stays(made.calls, ends).counters)
     run.write_table("loads", loads(made.calls, made.nodes, options.window_ns, connection_end_ns=ends))
     run.write_table("links", made.links)
@@ -197,7 +207,6 @@ def reconstruct(
     run.set_meta("edges", [list(map(int, edge)) for edge in made.edges])
     run.set_meta("quality", made.quality())
     run.write_counters([(name, int(value), "") for name, value in made.counters.items()])
-    return made
 
 
 def connection_ends(connections: Table) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -100,6 +100,21 @@ def stats(record: Mapping[str, Any]) -> None:
         ],
     )
     nodes(record["nodes"])
+    if record["loss"]["span_rows"] is None:
+        _losses(record)
+    if record["counters"]:
+        print_table("Counters", ("name", "value", "unit"), [list(c.values()) for c in record["counters"]])
+    print(loss_line(record["loss"]))
+    for warning in record["loss"]["warnings"]:
+        print(warning)
+    for problem in record["problems"]:
+        print(f"Quality: {problem}.")
+    if not record["complete"]:
+        print(f"This run is not complete; the last stage done was: {record['stage']}.")
+
+
+def _losses(record: Mapping[str, Any]) -> None:
+    """What the tap lost, from the wire to the messages."""
     account = record["account"]
     print_table(
         "What was lost where",
@@ -113,13 +128,6 @@ def stats(record: Mapping[str, Any]) -> None:
     records("Per tap point", record["taps"], TAP_POINT_COLUMNS)
     records("Per tap point and protocol", record["tap_points"], TAP_COLUMNS)
     records("Lost or not understood, per listener", record["listeners"], LOSS_COLUMNS)
-    if record["counters"]:
-        print_table("Counters", ("name", "value", "unit"), [list(c.values()) for c in record["counters"]])
-    print(loss_line(record["loss"]))
-    for problem in record["problems"]:
-        print(f"Quality: {problem}.")
-    if not record["complete"]:
-        print(f"This run is not complete; the last stage done was: {record['stage']}.")
 
 
 def queues(listed: Sequence[Mapping[str, Any]]) -> None:

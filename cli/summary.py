@@ -89,7 +89,10 @@ def loss_summary(run: RunFile) -> dict[str, Any]:
     if not drops and isinstance(recorded, dict) and isinstance(recorded.get("dropped_by_kernel"), int):
         drops = [recorded["dropped_by_kernel"]]
     record["dropped_packets"] = sum(map(int, drops)) if drops else None
-    record["warnings"] = [f"{s['path']}: {s['warning']}" for s in captures if s.get("warning")]
+    tables = [s for s in run.sources() if s["kind"] == "spans"]
+    record["span_rows"] = sum(int(s["rows"]) for s in tables) if tables else None
+    record["span_rows_left_out"] = sum(int(s["rows_left_out"]) for s in tables)
+    record["warnings"] = [f"{s['path']}: {s['warning']}" for s in captures + tables if s.get("warning")]
     record["messages"] = run.count("messages")
     for name, flag in (("unanswered_calls", CallFlag.UNANSWERED), ("lost_responses", CallFlag.LOST_RESPONSE)):
         record[name] = int(run.sql("SELECT count(*) FROM call WHERE flags & ?", (int(flag),))[0][0])
@@ -104,6 +107,11 @@ def loss_summary(run: RunFile) -> dict[str, Any]:
 
 def loss_line(loss: dict[str, Any]) -> str:
     """The loss summary in one line."""
+    if loss["span_rows"] is not None:
+        return (
+            f"{loss['span_rows']} rows of span tables, {loss['span_rows_left_out']} left out; "
+            f"{loss['unanswered_calls']} calls without an end"
+        )
     dropped = loss["dropped_packets"]
     drops = "drops of the recorder not known" if dropped is None else f"{dropped} dropped by the recorder"
     return (
@@ -122,7 +130,15 @@ def quality_problems(loss: dict[str, Any], calls: int) -> list[str]:
             f"{100 * loss['lost_segments_share']:.1f} % of the segments of the spool are damaged or missing "
             f"(threshold {100 * MISSING_LIMIT:g} %). Restore them from a copy"
         )
-    if calls == 0:
+    rows = loss["span_rows"]
+    if rows is not None:
+        left_out = loss["span_rows_left_out"]
+        if not rows or left_out > MISSING_LIMIT * (rows + left_out):
+            problems.append(
+                f"{left_out} of {rows + left_out} rows of the span table were left out (threshold "
+                f"{100 * MISSING_LIMIT:g} %). `tapscope stats` names the first line of each kind"
+            )
+    elif calls == 0:
         problems.append(
             f"no call of a known protocol in {loss['connections']} TCP connections. Check the capture "
             "filter, or name the protocol of a port, for example --port-map 8009=ajp"

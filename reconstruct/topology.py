@@ -89,7 +89,7 @@ def find(calls: Table, connections: Table, addresses: list[str]) -> Topology:
             + [Protocol.UNKNOWN] * len(clients),
             dtype=np.uint8,
         ),
-        "depth": _depths(len(served) + len(clients), client_node, server_node),
+        "depth": depths(len(served) + len(clients), client_node, server_node),
     }
     names = []
     for n in range(len(nodes["addr"])):
@@ -154,7 +154,7 @@ def _main_protocol(protocols: NDArray[np.uint8]) -> int:
     return int(np.bincount(protocols).argmax())
 
 
-def _depths(n: int, client: NDArray[np.int32], server: NDArray[np.int64]) -> NDArray[np.int32]:
+def depths(n: int, client: NDArray[np.int32], server: NDArray[np.int64]) -> NDArray[np.int32]:
     """Shortest distance from a pure client; a cycle without an entry begins at its first node."""
     depth = np.full(n, -1, dtype=np.int32)
     pairs = {(int(c), int(s)) for c, s in np.unique(np.stack([client, server]), axis=1).T}

@@ -11,12 +11,12 @@ from tapscope.store.tables import Table
 _TOUCHED = CallFlag.UNANSWERED | CallFlag.LOST_RESPONSE | CallFlag.INCOMPLETE | CallFlag.CLIPPED
 
 
-def traces(calls: Table, links: Table) -> tuple[Table, Table]:
+def traces(calls: Table, links: Table, made: Table | None = None) -> tuple[Table, Table]:
     """Traces (one per root call of an entry tier, and per call whose parent is unknown) and their calls.
 
     The probability of a trace is the product over its parents of their least certain child: the children of
     one parent are right or wrong together more often than not, those of different parents are taken as
-    independent.
+    independent. `made`: times of the calls by their callers' clocks, where those are not the one of `calls`.
     """
     n = len(calls["arrive_ns"])
     parent = links["parent"]
@@ -47,7 +47,7 @@ def traces(calls: Table, links: Table) -> tuple[Table, Table]:
             "call": np.arange(n, dtype=np.int64),
             "trace": trace,
             "depth": depth,
-            "intra_node_ns": intra_node_delay(calls, parent),
+            "intra_node_ns": intra_node_delay(calls, parent, made),
         },
     )
 
@@ -65,22 +65,23 @@ def _roots(parent: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
         up = up[up]
 
 
-def intra_node_delay(calls: Table, parent: NDArray[np.int64]) -> NDArray[np.int64]:
+def intra_node_delay(calls: Table, parent: NDArray[np.int64], made: Table | None = None) -> NDArray[np.int64]:
     """Time that each node itself spent on each call, ns: stay minus union of child calls; -1 unanswered."""
+    made = calls if made is None else made
     stay = calls["depart_ns"] - calls["arrive_ns"]
-    rows = np.flatnonzero((parent >= 0) & (calls["depart_ns"] >= 0))
-    rows = rows[np.lexsort((calls["arrive_ns"][rows], parent[rows]))]
+    rows = np.flatnonzero((parent >= 0) & (made["depart_ns"] >= 0))
+    rows = rows[np.lexsort((made["arrive_ns"][rows], parent[rows]))]
     covered = np.zeros(len(stay), dtype=np.int64)
     if len(rows):
         group = parent[rows]
         first = np.concatenate([[True], group[1:] != group[:-1]])
         # Running maximum of departure within each group: lift every group above the one before it.
-        base = int(calls["arrive_ns"][rows].min())
-        end = calls["depart_ns"][rows] - base
+        base = int(made["arrive_ns"][rows].min())
+        end = made["depart_ns"][rows] - base
         lift = (np.cumsum(first) - 1) * (int(end.max()) + 1)
         reached = np.maximum.accumulate(end + lift) - lift
         before = np.concatenate([[0], reached[:-1]])
-        begin = calls["arrive_ns"][rows] - base
+        begin = made["arrive_ns"][rows] - base
         begin = np.where(first, begin, np.maximum(begin, before))
         np.add.at(covered, group, np.maximum(end - begin, 0))
     return np.where(calls["depart_ns"] < 0, -1, np.maximum(stay - covered, 0))

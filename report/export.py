@@ -111,10 +111,23 @@ EXPORTS: dict[str, tuple[str, tuple[str, ...]]] = {
             "pit_max_ns",
         ),
     ),
+    "span_links": (
+        "v_span_link",
+        (
+            "message_id",
+            "parent_message_id",
+            "kind",
+            "probability",
+            "runner_up_message_id",
+            "runner_up_probability",
+        ),
+    ),
 }
 """Export name -> (view, columns in order)."""
 
-ORDER = {"links": "child", "calls": "id", "messages": "id", "traces": "id", "loads": "id"}
+ORDER = {"links": "child", "calls": "id", "messages": "id", "traces": "id", "loads": "id"} | {
+    "span_links": "call"
+}
 
 
 def export(run: RunFile, table: str, format_: str, out: str | Path) -> int:

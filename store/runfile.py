@@ -38,7 +38,7 @@ SQL_NAME = {
 }
 """Name of a contract table in SQLite (singular)."""
 
-TEXT_TABLES = ("event_call", "event_load", "agreement")
+TEXT_TABLES = ("event_call", "event_load", "agreement", "span")
 """Static tables with text columns, written and read by column with `write_columns` and `read_columns`."""
 
 

@@ -6,7 +6,7 @@ import click
 
 from tapscope.cli.options import RUN
 
-TABLES = ["links", "calls", "messages", "traces", "loads"]
+TABLES = ["links", "calls", "messages", "traces", "loads", "span_links"]
 
 
 @click.command(short_help="A table as CSV or JSON lines.")

@@ -12,7 +12,7 @@ from tapscope.store.codes import EvidenceMode
 
 
 @click.command(short_help="Packets to traces and queue lengths, into one run file.")
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
@@ -68,6 +68,13 @@ from tapscope.store.codes import EvidenceMode
     is_flag=True,
     help="Read on while the files grow, until Ctrl-C; then trace what there is.",
 )
+@click.option(
+    "--spans",
+    metavar="FILE.csv",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Instead of packets read a span table, also gzipped (docs/spans.md). May be given several times.",
+)
 @click.option("--force", is_flag=True, help="Replace the run file if it exists.")
 @JSON
 def trace(
@@ -83,6 +90,7 @@ def trace(
     keep_text: bool,
     keep_evidence: bool,
     follow: bool,
+    spans: tuple[Path, ...],
     force: bool,
     as_json: bool,
 ) -> int:
@@ -91,13 +99,22 @@ def trace(
     INPUT is a capture file (pcap or pcapng, also compressed), several of them (merged in time order), or a
     run directory: then the captures in it are read, the host logs in its hosts/ are loaded, and its
     manifest.json describes the run. Event logs are not touched; compare with them by `tapscope validate`.
+    With --spans a table of calls is matched instead, each service by its own clock.
 
     Prints a table of the nodes found and what the tap lost. Exit status 3: done, but too much is missing or
     not understood.
     """
     from tapscope.cli import pipeline, show, summary
+    from tapscope.cli import spans as span_pipeline
     from tapscope.store.runfile import RunFile
 
+    if bool(inputs) == bool(spans):
+        raise click.UsageError("Give either INPUT (captures, a run directory) or --spans FILE.csv.")
+    if spans and (port_map or tls_keylog or follow or keep_text or keep_evidence):
+        raise click.UsageError(
+            "A span table holds no packets: --port-map, --tls-keylog, --follow, --keep-text and "
+            "--keep-evidence do not apply."
+        )
     options = pipeline.TraceOptions(
         EvidenceMode[evidence.upper()],
         min_probability,
@@ -111,7 +128,10 @@ def trace(
         threads,
     )
     with progress_bar() as progress:
-        path = pipeline.trace(inputs, output, options, force=force, progress=progress)
+        if spans:
+            path = span_pipeline.trace(spans, output, options, force=force, progress=progress)
+        else:
+            path = pipeline.trace(inputs, output, options, force=force, progress=progress)
     with RunFile.open(path) as run:
         record = summary.summary(run)
     if as_json:

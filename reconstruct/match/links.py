@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.node import TokenIndex, match_node
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
@@ -18,12 +20,16 @@ def links(
     *,
     min_probability: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
+    made: Table | None = None,
 ) -> tuple[Table, dict[str, int]]:
     """Parent of every call, and counters of what the matcher met. One row per call, in the order of calls.
 
     A call made by a node that serves nothing is a root. So is a call during which its node served nobody,
     unless it lies so near the start of the capture that its parent may have come before. Any other call
     without a likely parent, or with one below `min_probability`, is UNKNOWN.
+
+    `made`: the times of the same calls by their callers' clocks (see match_node), where nodes have clocks of
+    their own; then the start and end of a node's capture are those of its own clock.
     """
     n = len(calls["arrive_ns"])
     out: Table = {
@@ -34,7 +40,7 @@ def links(
         "runner_up": np.full(n, -1, dtype=np.int64),
         "runner_up_probability": np.zeros(n, dtype=np.float64),
     }
-    counters = {"match.pairs_too_large": 0}
+    counters = {"match.pairs_too_large": 0, "match.circles": 0}
     if n == 0:
         return out, counters
     tokens = TokenIndex.build(evidence, mode)
@@ -46,7 +52,9 @@ def links(
         children = np.flatnonzero(calls["client_node"] == node)
         if len(children) == 0:
             continue
-        answer = match_node(calls, parents, children, tokens, end_ns)
+        if made is not None:
+            begin_ns, end_ns = _observed(calls, parents, made, children)
+        answer = match_node(calls, parents, children, tokens, end_ns, made)
         at = answer.child
         out["parent"][at] = answer.parent
         out["probability"][at] = answer.probability
@@ -56,12 +64,26 @@ def links(
         counters["match.pairs_too_large"] += answer.pairs_too_large
         alone = (answer.parent < 0) & (answer.runner_up < 0)
         longest = int((calls["depart_ns"][parents] - calls["arrive_ns"][parents]).max(initial=0))
-        out["kind"][at[alone & (calls["arrive_ns"][at] > begin_ns + longest)]] = LinkKind.ROOT
+        sent_ns = (calls if made is None else made)["arrive_ns"][at]
+        out["kind"][at[alone & (sent_ns > begin_ns + longest)]] = LinkKind.ROOT
         if progress is not None:
             progress(done + 1, len(serving))
+    circles = circling(out["parent"], out["probability"])
+    counters["match.circles"] = len(circles)
     weak = (out["kind"] == LinkKind.LINKED) & (out["probability"] < min_probability)
+    weak[circles] = True
     out["runner_up"][weak] = out["parent"][weak]
     out["runner_up_probability"][weak] = out["probability"][weak]
     out["parent"][weak] = -1
     out["kind"][weak] = LinkKind.UNKNOWN
     return out, counters
+
+
+def _observed(
+    calls: Table, parents: NDArray[np.int64], made: Table, children: NDArray[np.int64]
+) -> tuple[int, int]:
+    """First and last time (ns, exclusive) that a node's own clock saw."""
+    begin_ns = min(int(calls["arrive_ns"][parents].min()), int(made["arrive_ns"][children].min()))
+    last = (calls["depart_ns"][parents], calls["request_end_ns"][parents])
+    sent = (made["depart_ns"][children], made["request_end_ns"][children])
+    return begin_ns, int(max(times.max() for times in (*last, *sent))) + 1

@@ -66,23 +66,31 @@ class Matched:
 
 
 def match_node(
-    calls: Table, parents: NDArray[np.int64], children: NDArray[np.int64], tokens: TokenIndex, end_ns: int
+    calls: Table,
+    parents: NDArray[np.int64],
+    children: NDArray[np.int64],
+    tokens: TokenIndex,
+    end_ns: int,
+    made: Table | None = None,
 ) -> Matched:
     """Match the calls `children` that a node made to the calls `parents` that it served (rows of calls).
 
-    `end_ns` is the end of the capture: the horizon of calls that were never answered.
+    `end_ns` is the end of the capture: the horizon of calls that were never answered. `made` has the times of
+    the same calls by their callers' clocks (columns arrive_ns, request_end_ns, response_begin_ns, depart_ns)
+    where those are not the one of `calls`.
     """
+    made = calls if made is None else made
     parents = parents[np.argsort(calls["arrive_ns"][parents], kind="stable")]
-    children = children[np.argsort(calls["arrive_ns"][children], kind="stable")]
+    children = children[np.argsort(made["arrive_ns"][children], kind="stable")]
     base = int(calls["arrive_ns"][parents].min()) if len(parents) else 0
     depart = calls["depart_ns"][parents]
     answered = depart >= 0
-    child_depart = calls["depart_ns"][children]
+    child_depart = made["depart_ns"][children]
     answered_child = child_depart >= 0
-    asked = calls["request_end_ns"][children]
+    asked = made["request_end_ns"][children]
     # Where the parent may answer first, a child need only begin while the parent is there.
     early = len(parents) > 0 and bool(np.isin(calls["protocol"][parents], ANSWERS_EARLY).all())
-    answer_due = calls["arrive_ns" if early else "response_begin_ns"][children]
+    answer_due = made["arrive_ns" if early else "response_begin_ns"][children]
     child_class = np.stack(
         [calls["server_node"][children], calls["class_id"][children], calls["protocol"][children]]
     )
@@ -100,7 +108,7 @@ def match_node(
         {
             "cls": _classes(child_class),
             "conn": _dense(calls["conn"][children]),
-            "begin": calls["arrive_ns"][children] - base,
+            "begin": made["arrive_ns"][children] - base,
             "response_begin": np.where(answered_child, answer_due, asked) - base,
             "end": np.where(answered_child, child_depart, asked) - base,
             **tokens.of(calls["request"][children]),

@@ -1,0 +1,226 @@
+"""Span tables: what is read, what is left out and named, and links by each service's own clock."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import span_sets
+from cli_program import tapscope
+from simulator import Simulation, simulate
+
+from tapscope.reconstruct import span_tables, spans
+from tapscope.reconstruct.match.cycles import circling
+from tapscope.store.codes import LinkKind
+from tapscope.store.errors import TapscopeError
+from tapscope.store.runfile import RunFile
+
+HEADER = ",".join(spans.COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def world() -> Simulation:
+    return simulate(seed=11, users=12, seconds=6.0)
+
+
+def _file(tmp_path: Path, *lines: str, header: str = HEADER) -> Path:
+    path = tmp_path / "spans.csv"
+    path.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
+    return path
+
+
+def _traced(*listed: dict[str, str], folder: Path) -> dict[str, tuple[str, LinkKind]]:
+    """Parent and kind of link by message id."""
+    read = spans.read([span_sets.write(folder / "spans.csv", list(listed))])
+    given = span_tables.tables(read)
+    links = span_tables.trace(read, given).links
+    ids = [read.message_id[row] for row in given.row]
+    parents = links["parent"].tolist()
+    return {
+        own: ("" if parent < 0 else ids[parent], LinkKind(kind))
+        for own, parent, kind in zip(ids, parents, links["kind"].tolist(), strict=True)
+    }
+
+
+def _row(own: str, caller: str, callee: str, *times: int | str) -> dict[str, str]:
+    cells = (own, caller, callee, f"call {callee}", *(str(time) for time in times))
+    return dict(zip(spans.COLUMNS, cells, strict=True))
+
+
+def test_links_are_right_whatever_the_clocks_of_the_services_say(world, tmp_path):
+    listed = span_sets.rows(world)
+    found = _traced(*listed, folder=tmp_path)
+    true = {row["message_id"]: row["true_parent_id"] for row in span_sets.truth(world)}
+    inner = [own for own, parent in true.items() if parent]
+    right = sum(found[own][0] == true[own] for own in inner)
+    assert right / len(inner) > 0.97
+    assert all(found[own] == ("", LinkKind.ROOT) for own, parent in true.items() if not parent)
+
+
+def test_links_do_not_depend_on_how_far_the_clocks_are_apart(world, tmp_path):
+    skewed = _traced(*span_sets.rows(world), folder=tmp_path)
+    assert skewed == _traced(*span_sets.rows(world, skew_us=(0, 0, 0, 0)), folder=tmp_path)
+
+
+def test_a_packed_table_and_other_column_orders_read_alike(world, tmp_path):
+    listed = span_sets.rows(world)
+    plain = spans.read([span_sets.write(tmp_path / "a.csv", listed)])
+    turned = [dict(reversed(row.items())) | {"extra": "x"} for row in listed]
+    packed = spans.read([span_sets.write(tmp_path / "b.csv.gz", turned)])
+    assert plain.message_id == packed.message_id
+    for name in ("sent_ns", "received_ns", "responded_ns", "answered_ns"):
+        assert (getattr(plain, name) == getattr(packed, name)).all()
+
+
+def test_every_bad_row_is_counted_by_name_and_the_rest_is_kept(tmp_path):
+    path = _file(
+        tmp_path,
+        "a,x,y,e,,10,20,",
+        "b,x,y",
+        ",x,y,e,,10,20,",
+        "a,x,y,e,,11,21,",
+        "c,,y,e,,10,20,",
+        "d,x,y,e,,ten,20,",
+        "e,x,y,e,,-5,20,",
+        "f,x,y,e,,99999999999999999,,",
+        "g,x,y,e,,,20,",
+        "h,x,y,e,,30,20,",
+        "i,x,y,e,,10.2505,20,9",
+        "",
+        "j,x,y,e,7,,,",
+    )
+    read = spans.read([path])
+    assert read.message_id == ["a", "i", "j"]
+    assert read.received_ns.tolist() == [10_000, 10_250, -1]
+    assert read.answered_ns.tolist() == [-1, -1, -1]
+    assert read.counters == {
+        "span.short_row": 1,
+        "span.no_message_id": 1,
+        "span.repeated_message_id": 1,
+        "span.no_service": 1,
+        "span.bad_time": 3,
+        "span.no_request_time": 1,
+        "span.ends_before_it_begins": 1,
+        "span.end_without_begin": 1,
+    }
+    (source,) = read.sources
+    assert (source["rows"], source["rows_left_out"]) == (3, 9)
+    assert source["first_line"]["span.bad_time"] == 7
+    assert source["first_line"]["span.end_without_begin"] == 12
+
+
+def test_a_table_that_is_cut_gives_the_rows_up_to_there(world, tmp_path):
+    path = span_sets.write(tmp_path / "a.csv.gz", span_sets.rows(world))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    read = spans.read([path])
+    assert 0 < len(read) < len(world.true_parent)
+    assert read.counters["span.truncated_file"] == 1
+    assert "cut" in read.sources[0]["warning"]
+
+
+def test_a_quote_without_end_costs_what_stands_behind_it_only(tmp_path):
+    path = _file(tmp_path, "a,x,y,e,,10,20,", 'b,x,y,"' + "e" * 200_000 + ",,10,20,", "c,x,y,e,,10,20,")
+    read = spans.read([path])
+    assert read.message_id[0] == "a"
+    assert sum(read.counters.values()) >= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a,b,c\n1,2,3\n", "line 1: this is no span table: no column message_id"),
+        (HEADER.replace("endpoint,", "").encode() + b"\n", "not whole: no column endpoint"),
+        (b"", "no column message_id"),
+        (bytes(range(256)) * 8, "line 1"),
+        (gzip.compress(b"a,b\n"), "line 1: this is no span table"),
+    ],
+)
+def test_a_wrong_header_is_an_error_that_says_what_is_expected(tmp_path, content, words):
+    path = tmp_path / "spans.csv"
+    path.write_bytes(content)
+    with pytest.raises(TapscopeError, match=words) as caught:
+        spans.read([path])
+    assert "t_response_received_us" in str(caught.value)
+
+
+def test_a_call_to_a_service_that_reports_nothing_is_linked_but_is_nobody_s_parent(tmp_path):
+    found = _traced(
+        _row("root", "client", "web", "", 1000, 9000, ""),
+        _row("silent", "web", "bank", 2000, "", "", 8000),
+        _row("inner", "bank", "ledger", 3000, 3100, 3200, 3300),
+        folder=tmp_path,
+    )
+    assert found["silent"] == ("root", LinkKind.LINKED)
+    assert found["inner"][0] == ""
+
+
+def test_a_call_that_its_caller_did_not_report_has_an_unknown_parent(tmp_path):
+    found = _traced(
+        _row("root", "client", "web", "", 1000, 9000, ""),
+        _row("seen", "web", "app", 2000, 2100, 2900, 3000),
+        _row("unseen", "web", "app", "", 4000, 5000, ""),
+        folder=tmp_path,
+    )
+    assert found["seen"] == ("root", LinkKind.LINKED)
+    assert found["unseen"] == ("", LinkKind.UNKNOWN)
+
+
+def test_a_service_that_calls_itself_ends_in_no_circle(tmp_path):
+    found = _traced(
+        _row("root", "client", "web", "", 1_000, 90_000, ""),
+        _row("again", "web", "web", 20_000, 20_000, 60_000, 60_000),
+        folder=tmp_path,
+    )
+    parents = {own: parent for own, (parent, _) in found.items()}
+    assert parents["root"] == ""
+    assert parents["again"] in ("", "root")
+
+
+def test_of_a_circle_the_least_certain_link_is_taken_back():
+    parent = np.array([1, 2, 0, 0, -1, 5, 4])
+    assert circling(parent, np.array([0.9, 0.7, 0.8, 0.1, 1.0, 0.5, 1.0])).tolist() == [1, 5]
+    assert circling(np.array([-1, 0, 1, 0]), np.ones(4)).tolist() == []
+    assert circling(np.empty(0, dtype=np.int64), np.empty(0)).tolist() == []
+
+
+def test_the_command_makes_a_run_like_any_other(world, tmp_path):
+    path = span_sets.write(tmp_path / "spans.csv.gz", span_sets.rows(world))
+    out = tmp_path / "run.db"
+    done = tapscope("trace", "--spans", str(path), "-o", str(out))
+    assert done.returncode == 0, done.stderr
+    assert f"{len(world.true_parent)} rows of span tables, 0 left out" in done.stdout
+    with RunFile.open(out) as stored:
+        assert stored.meta("complete")
+        assert {"web", "app", "db"} < set(stored.node_names())
+        nodes = [row[0] for row in stored.sql("SELECT DISTINCT node FROM v_load")]
+        assert set(nodes) == {"web", "app", "db"}
+    listed = tapscope("export", str(out), "--table", "span_links", "-o", str(tmp_path / "links.csv"))
+    assert listed.returncode == 0, listed.stderr
+    with (tmp_path / "links.csv").open(newline="") as file:
+        links = {row["message_id"]: row for row in csv.DictReader(file)}
+    assert set(links) == {f"m{call}" for call in range(len(world.true_parent))}
+    inner = next(row for row in links.values() if row["kind"] == "linked")
+    assert inner["parent_message_id"] in links
+    assert 0 < float(inner["probability"]) <= 1
+    for command in ("stats", "queues", "traces"):
+        shown = tapscope(command, str(out))
+        assert shown.returncode == 0, shown.stderr
+    page = tapscope("report", str(out), "-o", str(tmp_path / "report.html"))
+    assert page.returncode == 0, page.stderr
+
+
+def test_many_rows_left_out_are_low_quality_with_the_line_of_the_first(tmp_path):
+    path = _file(tmp_path, "a,x,y,e,,10,20,", "b,x,y", "c,x,y,e,,20,30,")
+    done = tapscope("trace", "--spans", str(path), "-o", str(tmp_path / "run.db"))
+    assert done.returncode == 3
+    assert "short_row (line 3)" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["in.pcap", "--spans", "x.csv"], ["--spans", "x", "--follow"]])
+def test_spans_and_packets_exclude_each_other(tmp_path, arguments):
+    done = tapscope("trace", *arguments, "-o", str(tmp_path / "run.db"))
+    assert done.returncode == 2
+    assert "span" in done.stderr
