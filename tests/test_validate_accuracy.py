@@ -14,7 +14,7 @@ from tapscope.store.codes import LinkKind
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
 from tapscope.store.tables import Table
-from tapscope.validate import accuracy, tap, truth
+from tapscope.validate import accuracy, edges, tap, truth
 from tapscope.validate.accuracy import PathAccuracy
 from tapscope.validate.event_calls import Names
 from tapscope.validate.joining import last_before
@@ -43,7 +43,7 @@ def _judge(folder: Path, links: Table, truth_path: Path | None = None) -> PathAc
     return accuracy.paths(accuracy.from_run(seen, links, names), true)
 
 
-def _edge(found: PathAccuracy, pair: str) -> accuracy.EdgeAccuracy:
+def _edge(found: PathAccuracy, pair: str) -> edges.EdgeAccuracy:
     return next(edge for edge in found.edges if edge.pair == pair)
 
 
@@ -152,7 +152,7 @@ def test_concurrency_is_the_calls_in_flight_at_the_parent_s_node(world, folder):
         at = calls["arrive_ns"][child]
         known = calls["depart_ns"][apps] >= 0
         inside = known & (calls["arrive_ns"][apps] <= at) & (calls["depart_ns"][apps] > at)
-        low = max(low for low in accuracy.CONCURRENCY_BINS if low <= max(int(inside.sum()), 1))
+        low = max(low for low in edges.CONCURRENCY_BINS if low <= max(int(inside.sum()), 1))
         counted[low] = counted.get(low, 0) + 1
     table = {row["from"]: row["edges"] for row in found.concurrency if row["pair"] == "AJP->MYSQL"}
     assert table == counted

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import level
 from tapscope.store.codes import LinkKind
+from tapscope.validate.edges import EdgeAccuracy, busy, by_crowd, by_pair, calibration, rate, roots
 from tapscope.validate.event_calls import Names, Table
 from tapscope.validate.joining import last_before
 from tapscope.validate.tap import Tap
@@ -25,10 +25,6 @@ from tapscope.validate.truth import ONE_WAY, Keys, Truth, csv_rows, key_of, matc
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-PROBABILITY_BINS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
-CONCURRENCY_BINS = (1, 2, 3, 5, 9, 17, 33, 65)
-"""Lower ends; the last bucket is open."""
 
 _LINKS_KEY = ("ts_ns", "src", "sport", "dst", "dport", "tcp_seq")
 LINKS_NEEDED = tuple(f"child_{c}" for c in _LINKS_KEY) + tuple(f"parent_{c}" for c in _LINKS_KEY) + ("kind",)
@@ -51,22 +47,9 @@ class LinkedCalls:
 
 
 @dataclass(frozen=True)
-class EdgeAccuracy:
-    """One tier pair. edges = right + wrong + unlinked; accuracy = right / edges; wrong_join_rate = wrong /
-    linked."""
-
-    pair: str
-    edges: int
-    right: int
-    wrong: int
-    unlinked: int
-    accuracy: float
-    wrong_join_rate: float
-
-
-@dataclass(frozen=True)
 class PathAccuracy:
-    """Result of `paths`; every rate is NaN where nothing was there to be judged."""
+    """Result of `paths`; every rate is NaN where nothing was there to be judged. sure_wrong of the sure_edges
+    (probability from validate.edges.SURE on) are wrong."""
 
     edges: list[EdgeAccuracy]
     paths_exist: int
@@ -76,6 +59,8 @@ class PathAccuracy:
     accuracy: float
     calibration: list[dict[str, float]]
     calibration_error: float
+    sure_edges: int
+    sure_wrong: int
     concurrency: list[dict[str, Any]]
     counters: dict[str, int]
 
@@ -192,8 +177,8 @@ def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
     counters["roots_linked_to_a_parent"] = int(np.count_nonzero(is_root & (linked.parent >= 0)))
     counters["roots_unknown"] = int(np.count_nonzero(is_root & (linked.kind == LinkKind.UNKNOWN)))
 
-    true_root = _roots(np.where(edge, true_parent, -1))
-    reported_root = _roots(linked.parent)
+    true_root = roots(np.where(edge, true_parent, -1))
+    reported_root = roots(linked.parent)
     bad = np.zeros(len(ids), dtype=bool)  # indexed by root call
     bad[true_root[judged & ~right]] = True
     extra = judged & (reported_root != true_root)
@@ -208,23 +193,28 @@ def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
     counters["paths_whose_root_was_not_captured"] = roots_unseen
     exist = int(np.count_nonzero(is_root)) + roots_unseen
     reported = int(np.count_nonzero(judged & (linked.kind == LinkKind.ROOT)))
-    calibration, error = _calibration(linked.probability, edge & (linked.kind == LinkKind.LINKED), right)
+    rows = np.flatnonzero(edge)
+    above = true_parent[rows]
+    pair = np.array(
+        [f"{protocol[p]}->{protocol[c]}" for c, p in zip(rows.tolist(), above.tolist(), strict=True)],
+        dtype=object,
+    )
+    claimed = edge & (linked.kind == LinkKind.LINKED)
+    worth = calibration(linked.probability[claimed], right[claimed])
     return PathAccuracy(
-        edges=_edges(edge, right, linked, protocol, true_parent),
+        edges=by_pair(pair, right[rows], linked.parent[rows] >= 0),
         paths_exist=exist,
         paths_reported=reported,
         paths_correct=correct,
-        completeness=_rate(correct, exist),
-        accuracy=_rate(correct, reported),
-        calibration=calibration,
-        calibration_error=error,
-        concurrency=_concurrency(linked, edge, right, true_parent, protocol),
+        completeness=rate(correct, exist),
+        accuracy=rate(correct, reported),
+        calibration=worth.bins,
+        calibration_error=worth.error,
+        sure_edges=worth.sure_edges,
+        sure_wrong=worth.sure_wrong,
+        concurrency=_concurrency(linked, rows, above, pair, right[rows]),
         counters={name: value for name, value in sorted(counters.items()) if value},
     )
-
-
-def _rate(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
 
 
 def _true_parents(linked: LinkedCalls, ids: Ints) -> Ints:
@@ -268,106 +258,15 @@ def _entry_listeners(keys: Keys, judged: Bools, true_parent: Ints) -> Bools:
     return np.asarray((2 * parentless > calls)[listener], dtype=bool)
 
 
-def _roots(parent: Ints) -> Ints:
-    """Topmost ancestor of every row; a row without parent is its own. Rows of a cycle get some row of it."""
-    above = np.where(parent >= 0, parent, np.arange(len(parent)))
-    for _ in range(max(len(parent), 1).bit_length()):
-        above = above[above]
-    return above
-
-
-def _edges(
-    edge: Bools, right: Bools, linked: LinkedCalls, protocol: NDArray[Any], true_parent: Ints
-) -> list[EdgeAccuracy]:
-    pairs = np.array(
-        [f"{protocol[p]}->{protocol[c]}" for c, p in _rows_with_parent(edge, true_parent)], dtype=object
-    )
-    rows = np.flatnonzero(edge)
-    found = []
-    for pair in sorted(set(pairs.tolist())):
-        here = rows[pairs == pair]
-        good = int(np.count_nonzero(right[here]))
-        joined = int(np.count_nonzero(linked.parent[here] >= 0))
-        found.append(
-            EdgeAccuracy(
-                pair=pair,
-                edges=len(here),
-                right=good,
-                wrong=joined - good,
-                unlinked=len(here) - joined,
-                accuracy=_rate(good, len(here)),
-                wrong_join_rate=_rate(joined - good, joined),
-            )
-        )
-    return found
-
-
-def _rows_with_parent(edge: Bools, true_parent: Ints) -> list[tuple[int, int]]:
-    rows = np.flatnonzero(edge)
-    return list(zip(rows.tolist(), true_parent[rows].tolist(), strict=True))
-
-
-def _calibration(
-    probability: NDArray[np.float64], linked: Bools, right: Bools
-) -> tuple[list[dict[str, float]], float]:
-    """Per bin of probability: edges, mean probability, share right. Error: mean gap between the two, by
-    edges."""
-    known = linked & np.isfinite(probability)
-    p, good = probability[known], right[known]
-    place = np.clip(np.searchsorted(PROBABILITY_BINS, p, side="right") - 1, 0, len(PROBABILITY_BINS) - 2)
-    table = []
-    error = 0.0
-    for number in range(len(PROBABILITY_BINS) - 1):
-        here = place == number
-        count = int(np.count_nonzero(here))
-        if not count:
-            continue
-        mean, share = float(p[here].mean()), float(good[here].mean())
-        error += count * abs(mean - share)
-        table.append(
-            {
-                "from": PROBABILITY_BINS[number],
-                "to": PROBABILITY_BINS[number + 1],
-                "edges": count,
-                "mean_probability": mean,
-                "right": share,
-            }
-        )
-    return table, error / len(p) if len(p) else float("nan")
-
-
 def _concurrency(
-    linked: LinkedCalls, edge: Bools, right: Bools, true_parent: Ints, protocol: NDArray[Any]
+    linked: LinkedCalls, rows: Ints, above: Ints, pair: NDArray[Any], right: Bools
 ) -> list[dict[str, Any]]:
     """Edge accuracy by the number of calls in flight at the true parent's listener when the child was
     sent."""
-    known = linked.depart_ns >= 0
-    if not known.any():
+    if not (linked.depart_ns >= 0).any():
         return []
     keys = linked.keys
     _, listener = np.unique(np.stack([keys.dst, keys.dport]), axis=1, return_inverse=True)
     listener = listener.reshape(-1)
-    rows = np.flatnonzero(edge)
-    parents = true_parent[rows]
-    busy = np.zeros(len(rows), dtype=np.int64)
-    for number in np.unique(listener[parents]).tolist():
-        inside = known & (listener == number)
-        here = listener[parents] == number
-        begin, end = np.sort(keys.ts_ns[inside]), np.sort(linked.depart_ns[inside])
-        busy[here] = level(begin, end, keys.ts_ns[rows[here]])
-    pairs = np.array(
-        [f"{protocol[p]}->{protocol[c]}" for c, p in _rows_with_parent(edge, true_parent)], dtype=object
-    )
-    bucket = np.searchsorted(CONCURRENCY_BINS, np.maximum(busy, 1), side="right") - 1
-    table = []
-    for pair in sorted(set(pairs.tolist())):
-        for number, low in enumerate(CONCURRENCY_BINS):
-            here = rows[(pairs == pair) & (bucket == number)]
-            if len(here):
-                high = CONCURRENCY_BINS[number + 1] - 1 if number + 1 < len(CONCURRENCY_BINS) else None
-                good = int(np.count_nonzero(right[here]))
-                table.append(
-                    {"pair": pair, "from": low, "to": high, "edges": len(here), "right": good}
-                    | {"accuracy": _rate(good, len(here))}
-                )
-    return table
+    in_flight = busy(listener, keys.ts_ns, linked.depart_ns, listener[above], keys.ts_ns[rows])
+    return by_crowd(pair, right, in_flight)
