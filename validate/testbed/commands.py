@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from . import leftovers, packages
 from . import run as runner
-from .options import CONNECTORS, MIXES, POOL_HABITS
+from .options import CONNECTORS, MIXES, PHP_CONNECTIONS, POOL_HABITS
 from .scenarios import SCENARIOS
 
 
@@ -112,6 +112,20 @@ def _listed() -> str:
     default=3,
     show_default=True,
     help="CPU work per page: passes of the text formatter (about 10 us each per page).",
+)
+@click.option(
+    "--php-workers",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    help="WordPress: PHP-FPM's workers.",
+)
+@click.option(
+    "--php-connections",
+    type=click.Choice(PHP_CONNECTIONS),
+    default="request",
+    show_default=True,
+    help="WordPress: a database connection per request, or one that each worker keeps.",
 )
 @click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
 @click.option(

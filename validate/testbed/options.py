@@ -10,6 +10,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
 MIXES = ("browse", "write10")
 CONNECTORS = ("mod_jk", "mod_proxy_ajp")
 POOL_HABITS = ("request", "statement")
+PHP_CONNECTIONS = ("request", "persistent")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Options:
     pool_size: int = 30
     pool_habit: str = "request"
     work: int = 3
+    php_workers: int = 40
+    php_connections: str = "request"
     monitors: bool = True
     midstream: bool = False
     keep_unscrubbed: bool = False
@@ -41,7 +44,12 @@ class Options:
         """Raises TapscopeError for values that make no run."""
         if self.users < 1 or self.seconds <= 0:
             raise TapscopeError("a run needs at least one user and some seconds", exit_code=ExitCode.USAGE)
-        choices = {"mix": MIXES, "connector": CONNECTORS, "pool_habit": POOL_HABITS}
+        choices = {
+            "mix": MIXES,
+            "connector": CONNECTORS,
+            "pool_habit": POOL_HABITS,
+            "php_connections": PHP_CONNECTIONS,
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise TapscopeError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import apache, mariadb
+from . import apache, mariadb, nginx, wordpress
 from .apache import Apache
 from .checkouts import Checkouts, MysqlCheckouts
 from .mariadb import Database
@@ -15,9 +15,10 @@ from .scenario import Bench, Scenario, Server
 from .tomcat import Tomcat
 from .truth import Holder
 
+_MARIADB = ("mariadbd", "mariadb", "mariadb-install-db")
 _BOARD_NEEDS = (
     *("apache2", "mod_jk", "java", "javac", "tomcat", "tomcat_jdbc", "servlet_api", "driver"),
-    *("mariadbd", "mariadb", "mariadb-install-db"),
+    *_MARIADB,
 )
 _BOARD_PROTOCOLS = {apache.PORT: "http", apache.AJP_PORT: "ajp", mariadb.PORT: "mysql"}
 
@@ -46,6 +47,22 @@ _ALL = (
         visitors="visitors",
         holders=board_holders,
         needs=_BOARD_NEEDS,
+    ),
+    Scenario(
+        name="wordpress",
+        summary="nginx, PHP-FPM with WordPress (FastCGI) and MariaDB: connections per request or persistent",
+        hosts={"client": "10.77.0.10", "web": wordpress.ADDRESS, "app": "10.77.0.30", "db": "10.77.0.40"},
+        entry=("web", nginx.PORT),
+        ports={"web": nginx.PORT, "app": wordpress.PORT, "db": mariadb.PORT},
+        protocols={nginx.PORT: "http", wordpress.PORT: "fastcgi", mariadb.PORT: "mysql"},
+        servers=lambda options: [
+            Database(content=wordpress.CONTENT),
+            wordpress.PhpFpm(),
+            nginx.Nginx("web", wordpress.site),
+        ],
+        visitors="wordpress_visitors",
+        holders=board_holders,
+        needs=(*_MARIADB, "nginx", "php", "php-fpm", "mysqli", "wordpress"),
     ),
 )
 

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .visitors import Step
+from .pace import Step
 
 COLUMNS = (
     "request_id",
@@ -161,7 +161,7 @@ class User:
             step = self._visitor.followed(follow) if follow else self._visitor.next_step()
             answer = await self._request(step, intended_ns)
             answered_ns = time.time_ns()
-            follow = answer.location if answer is not None and answer.status == 303 else ""
+            follow = answer.location if answer is not None and answer.status in (302, 303) else ""
         if self._connection is not None and self._connection.transport is not None:
             self._connection.transport.close()
 
@@ -185,10 +185,11 @@ class User:
             lines.append(f"X-Request-ID: {identity}")
         if self._visitor.session:
             lines.append(f"Cookie: sid={self._visitor.session}")
+        lines += step.headers
         body = b""
         if step.form is not None:
             body = step.form
-            lines += ["Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(body)}"]
+            lines += [f"Content-Type: {step.content_type}", f"Content-Length: {len(body)}"]
         request = ("\r\n".join(lines) + "\r\n\r\n").encode() + body
         start_ns, port, answer, end_ns = time.time_ns(), 0, None, -1
         try:
