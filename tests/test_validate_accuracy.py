@@ -216,6 +216,33 @@ def test_an_id_that_comes_twice_belongs_to_the_call_that_is_open(world, tmp_path
     assert found.counters.get("parent_not_captured", 0) == 0
 
 
+def test_of_parallel_calls_the_one_of_the_same_part_is_the_parent(tmp_path):
+    """A page (part 0) makes two calls to one server at once; both ask the database while both are open."""
+    rows = [  # ts_ns, src, sport, dst, dport, part; the page, its two calls, a statement of the first one
+        (10, "c", 1, "w", 80, 0),
+        (20, "w", 2, "a", 8080, 1),
+        (30, "w", 3, "a", 8080, 2),
+        (40, "a", 4, "d", 3306, 1),
+        (50, "a", 5, "d", 3306, 2),
+    ]
+    path = tmp_path / "calls.csv"
+    lines = [f"{at},{src},{sport},{dst},{dport},1,http,x,{part}" for at, src, sport, dst, dport, part in rows]
+    path.write_text("ts_ns,src,sport,dst,dport,tcp_seq,protocol,request_id,part\n" + "\n".join(lines) + "\n")
+    names = Names()
+    true = truth.read(path, names)
+    told = accuracy.LinkedCalls(
+        keys=true.keys,
+        depart_ns=np.array([100, 90, 80, 60, 70]),
+        parent=np.array([-1, 0, 0, 1, 2]),
+        kind=np.array([int(LinkKind.ROOT)] + [int(LinkKind.LINKED)] * 4),
+        probability=np.ones(5),
+    )
+    assert accuracy.paths(told, true).paths_correct == 1
+    told.parent[3] = 2  # the later of the two: what the request id alone would say
+    found = accuracy.paths(told, true)
+    assert (found.paths_correct, sum(edge.wrong for edge in found.edges)) == (0, 1)
+
+
 def test_an_export_of_links_is_judged_like_the_run_file(world, folder, tmp_path):
     links = true_links(world)
     child = int(_rows(world, DB)[9])

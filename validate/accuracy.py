@@ -4,7 +4,8 @@ Edge: the parent of one call. Path: the tree of calls of one transaction; it is 
 is there, none is there that does not belong, and every parent is right (METHOD 1). Completeness and accuracy
 of paths as vPath 2.1 defines them: correct paths / paths that exist, correct paths / paths reported.
 True parent of a call: of the calls with the same request ID that its own requester's address received, and
-whose stay holds its arrival, the one that arrived last.
+whose stay holds its arrival, the one that arrived last; a call that belongs to a part of the request (one of
+several calls at the same time) has its parent in that part, if there is one.
 """
 
 from __future__ import annotations
@@ -163,7 +164,12 @@ def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
     unseen &= ~one_way
     counters["truth_without_call"] = int(np.count_nonzero(unseen))
 
-    true_parent = _true_parents(linked, ids)
+    part = (
+        np.where(row_of >= 0, truth.part[row_of], 0)
+        if len(truth.keys)
+        else np.zeros(len(ids), dtype=np.int64)
+    )
+    true_parent = _true_parents(linked, ids, part)
     entry = _entry_listeners(linked.keys, judged, true_parent)
     is_root = judged & (true_parent < 0) & entry
     stray = judged & (true_parent < 0) & ~entry
@@ -217,8 +223,22 @@ def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
     )
 
 
-def _true_parents(linked: LinkedCalls, ids: Ints) -> Ints:
+def _true_parents(linked: LinkedCalls, ids: Ints, part: Ints) -> Ints:
     """Row of the true parent of every call; -1 for those without ID and those whose parent is not there.
+
+    First of the same part. The call that a part begins with comes from one that was not split yet.
+    """
+    step = int(part.max(initial=0)) + 1
+    known = np.where(ids >= 0, ids * step + part, -1)
+    found = _parents_by_id(linked, known, known)
+    begins = (ids >= 0) & (part > 0) & (found < 0)
+    if begins.any():
+        found = np.where(begins, _parents_by_id(linked, known, np.where(begins, ids * step, -1)), found)
+    return found
+
+
+def _parents_by_id(linked: LinkedCalls, ids: Ints, asked: Ints) -> Ints:
+    """Row of the parent whose ID is the one a call asks for; -1 for those that ask for none (-1) or find none.
 
     Listener by listener, so that on one address (loopback) a call is not taken for the parent of its sibling.
     """
@@ -229,17 +249,17 @@ def _true_parents(linked: LinkedCalls, ids: Ints) -> Ints:
     best = np.full(len(keys), -1, dtype=np.int64)
     for number, (address, _) in enumerate(listeners.T.tolist()):
         above = np.flatnonzero((listener == number) & (ids >= 0))
-        below = np.flatnonzero((listener != number) & (keys.src == address) & (ids >= 0))
+        below = np.flatnonzero((listener != number) & (keys.src == address) & (asked >= 0))
         if not len(above) or not len(below):
             continue
         at = keys.ts_ns[below]
-        found = last_before(ids[above], keys.ts_ns[above], ids[below], at)
+        found = last_before(ids[above], keys.ts_ns[above], asked[below], at)
         row = np.where(found >= 0, above[found], -1)
         closed = (row >= 0) & (until[row] < at)
         for place in np.flatnonzero(
             closed
         ).tolist():  # an ID that came twice: an older call may still be open
-            same = above[ids[above] == ids[below[place]]]
+            same = above[ids[above] == asked[below[place]]]
             holds = same[(keys.ts_ns[same] <= at[place]) & (until[same] >= at[place])]
             row[place] = holds[np.argmax(keys.ts_ns[holds])] if len(holds) else -1
         known = best[below]

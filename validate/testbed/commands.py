@@ -127,6 +127,13 @@ def _listed() -> str:
     show_default=True,
     help="WordPress: a database connection per request, or one that each worker keeps.",
 )
+@click.option(
+    "--people-threads",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    help="Fan-out: threads of the second service.",
+)
 @click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
 @click.option(
     "--monitors/--no-monitors",

@@ -35,6 +35,7 @@ class Options:
     work: int = 3
     php_workers: int = 40
     php_connections: str = "request"
+    people_threads: int = 40
     monitors: bool = True
     midstream: bool = False
     keep_unscrubbed: bool = False

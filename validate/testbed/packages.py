@@ -31,6 +31,7 @@ PROGRAMS = {
     "javac": "default-jdk-headless",
     "nginx": "nginx",
     "php": "php-cli",
+    "gunicorn": "gunicorn",
 }
 
 
@@ -54,6 +55,7 @@ FILES: dict[str, tuple[tuple[str, ...], str]] = {
     "driver": (("/usr/share/java/mariadb-java-client.jar",), "libmariadb-java"),
     "php-fpm": (_glob("/usr/sbin", "php-fpm[0-9]*"), "php-fpm"),
     "mysqli": (_glob("/usr/lib/php", "*/mysqli.so"), "php-mysql"),
+    "pymysql": (("/usr/lib/python3/dist-packages/pymysql/__init__.py",), "python3-pymysql"),
     "wordpress": (("/usr/share/wordpress/wp-load.php",), "wordpress"),
 }
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import hosts, leftovers, scenarios, scrub, truth
+from . import hosts, leftovers, parts, scenarios, scrub, truth
 from .cgroups import Groups
 from .net import Network, new_name
 from .options import Options
@@ -247,10 +247,11 @@ class _Session:
     def _truth(self, counters: dict[str, int]) -> None:
         out = self.out
         with (out / "users" / "requests.csv").open() as file:
-            ids = {row["request_id"] for row in csv.DictReader(file)} - {""}
+            asked = {row["request_id"] for row in csv.DictReader(file)} - {""}
+        ids = parts.with_parts(asked, self.scenario.parts)
         capture = read(self.raw)
         holders = self.scenario.holders(capture, self.bench, self.servers)
-        found = truth.extract(capture, ids, self.scenario.protocols, holders)
+        found = truth.extract(capture, ids, self.scenario.protocols, holders, bool(self.scenario.parts))
         capture.data.close()
         truth.write(found, out / "truth" / "calls.csv.gz")
         self.manifest["capture"] = {

@@ -95,7 +95,8 @@ class Scenario:
     protocols: port -> protocol, one of requests.READERS: what the truth reads. servers: makes them, in the
     order of their start. visitors: module of this package with a class Visitor, the users' decisions.
     holders: makes, per protocol, the rule for messages without an id. needs: names of packages.PROGRAMS and
-    packages.FILES. defaults: options that differ from those of Options.
+    packages.FILES. parts: into how many calls at once a request may be split (parts.py). defaults: options
+    that differ from those of Options.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Scenario:
     visitors: str
     holders: Holders
     needs: tuple[str, ...]
+    parts: int = 0
     defaults: dict[str, Any] = field(default_factory=dict)
 
     def options(self, **given: Any) -> Options:

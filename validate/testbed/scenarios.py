@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import apache, mariadb, nginx, wordpress
+from . import apache, fanout, mariadb, nginx, people, tomcat, wordpress
 from .apache import Apache
 from .checkouts import Checkouts, MysqlCheckouts
 from .mariadb import Database
@@ -16,10 +16,8 @@ from .tomcat import Tomcat
 from .truth import Holder
 
 _MARIADB = ("mariadbd", "mariadb", "mariadb-install-db")
-_BOARD_NEEDS = (
-    *("apache2", "mod_jk", "java", "javac", "tomcat", "tomcat_jdbc", "servlet_api", "driver"),
-    *_MARIADB,
-)
+_TOMCAT = ("java", "javac", "tomcat", "tomcat_jdbc", "servlet_api", "driver")
+_BOARD_NEEDS = ("apache2", "mod_jk", *_TOMCAT, *_MARIADB)
 _BOARD_PROTOCOLS = {apache.PORT: "http", apache.AJP_PORT: "ajp", mariadb.PORT: "mysql"}
 
 
@@ -63,6 +61,30 @@ _ALL = (
         visitors="wordpress_visitors",
         holders=board_holders,
         needs=(*_MARIADB, "nginx", "php", "php-fpm", "mysqli", "wordpress"),
+    ),
+    Scenario(
+        name="fanout",
+        summary="nginx that asks Tomcat and a Python service at the same time (SSI), both on MariaDB",
+        hosts={
+            "client": "10.77.0.10",
+            "web": "10.77.0.20",
+            "app": "10.77.0.30",
+            "people": "10.77.0.31",
+            "db": "10.77.0.40",
+        },
+        entry=("web", nginx.PORT),
+        ports={"web": nginx.PORT, "app": tomcat.HTTP_PORT, "people": people.PORT, "db": mariadb.PORT},
+        protocols={nginx.PORT: "http", tomcat.HTTP_PORT: "http", people.PORT: "http", mariadb.PORT: "mysql"},
+        servers=lambda options: [
+            Database(),
+            Tomcat(protocol="http"),
+            people.People(),
+            nginx.Nginx("web", fanout.site),
+        ],
+        visitors="fanout",
+        holders=board_holders,
+        needs=(*_MARIADB, *_TOMCAT, "nginx", "gunicorn", "pymysql"),
+        parts=fanout.PARTS,
     ),
 )
 

@@ -18,6 +18,7 @@ from .processes import wait_until
 from .scenario import Bench, Server
 from .shell import call
 
+HTTP_PORT = 8080
 _ACCESS_PATTERN = (
     'id=%{X-Request-ID}i beg=%{begin:msec}t end=%{end:msec}t D=%D F=%F s=%s b=%b "%r" thr=%I a=%a:%{remote}p'
 )
@@ -37,7 +38,7 @@ def compile_board(paths: Paths, target: Path) -> Path:
     return target
 
 
-def _server_xml(options: Options, address: str, logs: Path) -> str:
+def _server_xml(options: Options, address: str, logs: Path, protocol: str) -> str:
     valve = ""
     if options.monitors:
         valve = (
@@ -48,10 +49,15 @@ def _server_xml(options: Options, address: str, logs: Path) -> str:
     secret = (
         f'secretRequired="true" secret="{AJP_SECRET}"' if options.ajp_secret else 'secretRequired="false"'
     )
+    connector = f'port="{AJP_PORT}" protocol="AJP/1.3" {secret}'
+    if protocol == "http":
+        connector = (
+            f'port="{HTTP_PORT}" protocol="HTTP/1.1" maxKeepAliveRequests="-1" keepAliveTimeout="60000"'
+        )
     return f"""<?xml version="1.0" encoding="UTF-8"?>
 <Server port="-1">
   <Service name="Catalina">
-    <Connector port="{AJP_PORT}" protocol="AJP/1.3" address="{address}" {secret}
+    <Connector {connector} address="{address}"
                maxThreads="{options.tomcat_threads}"
                minSpareThreads="10" maxConnections="1000" acceptCount="100"/>
     <Engine name="Catalina" defaultHost="localhost">
@@ -86,15 +92,18 @@ def _context_xml(options: Options, webapp: Path, logs: Path, database: str) -> s
 
 
 class Tomcat(Server):
-    """Tomcat with the board on one host. events: name of its folder of events."""
+    """Tomcat with the board on one host. events: name of its folder of events; protocol: ajp or http."""
 
     title = "Tomcat"
     processes = "cjava"
 
-    def __init__(self, host: str = "app", database: str = "db", events: str = "tomcat") -> None:
+    def __init__(
+        self, host: str = "app", database: str = "db", events: str = "tomcat", protocol: str = "ajp"
+    ) -> None:
         super().__init__(host)
         self.database = database
         self.events = events
+        self.protocol = protocol
 
     def start(self, bench: Bench) -> None:
         """Starts Tomcat and waits until the board is deployed."""
@@ -105,7 +114,9 @@ class Tomcat(Server):
             compile_board(paths, webapp)
         for name in ("conf/Catalina/localhost", "lib", "webapps", "work", "temp", "logs"):
             (base / name).mkdir(parents=True, exist_ok=True)
-        (base / "conf/server.xml").write_text(_server_xml(options, bench.hosts[self.host], logs))
+        (base / "conf/server.xml").write_text(
+            _server_xml(options, bench.hosts[self.host], logs, self.protocol)
+        )
         (base / "conf/web.xml").write_text(
             '<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"/>\n'
         )
