@@ -1,4 +1,4 @@
-"""The testbed's fan-out: nginx asks two HTTP services at the same time, and the truth knows which call is whose."""
+"""The testbed's fan-out: nginx asks two services at the same time; the truth knows which call is whose."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def _true_parents(linked: LinkedCalls, ids: Ints, part: Ints) -> Ints:
 
 
 def _parents_by_id(linked: LinkedCalls, ids: Ints, asked: Ints) -> Ints:
-    """Row of the parent whose ID is the one a call asks for; -1 for those that ask for none (-1) or find none.
+    """Row of the parent whose ID a call asks for; -1 for those that ask for none (-1) or find none.
 
     Listener by listener, so that on one address (loopback) a call is not taken for the parent of its sibling.
     """
