@@ -1,7 +1,7 @@
 """nginx in front of two HTTP services that it asks at the same time: pages that are put together by SSI.
 
-A page below /page/ is a file that includes pages of the services (`pages/`); nginx makes a subrequest for each,
-all at once, and sends their answers in the order of the page. Everything else goes to one service.
+A page below /page/ is a file that includes pages of the services (`pages/`); nginx makes a subrequest for
+each, all at once, and sends their answers in the order of the page. Everything else goes to one service.
 """
 
 from __future__ import annotations
