@@ -32,6 +32,7 @@ PROGRAMS = {
     "nginx": "nginx",
     "php": "php-cli",
     "gunicorn": "gunicorn",
+    "mvn": "maven",
 }
 
 

@@ -152,8 +152,9 @@ def _resume(run: Run, at: int, plausible: object) -> int:
 
 READERS: dict[str, Callable[[Run], Iterator[Request | Unread]]] = {
     "http": http,
+    "avatica": http,
     "ajp": ajp,
     "fastcgi": fastcgi,
     "mysql": mysql,
 }
-"""By protocol."""
+"""By protocol. Avatica is HTTP with a JDBC call in every body."""

@@ -62,6 +62,9 @@ class Server:
         self.host = host
         self.process: Process | None = None
 
+    def check(self, options: Options) -> None:
+        """Raises TapscopeError for options that this server cannot follow. Before anything is started."""
+
     def prepare(self, paths: Paths) -> None:
         """What lasts longer than a run and is made once: data folders, downloads. Before the network is."""
 

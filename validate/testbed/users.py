@@ -155,6 +155,9 @@ class User:
         while True:
             pause = 0.0 if follow else self._visitor.think_s(config["think_s"])
             intended_ns = answered_ns + int(pause * 1e9)
+            if config["burst_ns"] and not follow and self._number % 2 == 0:
+                # Half of the users come all at once, when the next burst is due.
+                intended_ns += -intended_ns % config["burst_ns"]
             if intended_ns >= config["end_ns"]:
                 break
             await _sleep_until(intended_ns)
@@ -181,6 +184,8 @@ class User:
             "User-Agent: board-user/1",
             "Accept: text/html",
         ]
+        if not self._config["keep_alive"]:
+            lines.append("Connection: close")
         if identity:
             lines.append(f"X-Request-ID: {identity}")
         if self._visitor.session:
@@ -200,7 +205,7 @@ class User:
             end_ns = time.time_ns()
             if answer.session:
                 self._visitor.session = answer.session
-            if answer.close:
+            if answer.close or not self._config["keep_alive"]:
                 self._drop()
         except (OSError, TimeoutError):
             self._drop()
