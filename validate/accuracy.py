@@ -10,6 +10,7 @@ several calls at the same time) has its parent in that part, if there is one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,9 +73,15 @@ class PathAccuracy:
 
 def from_run(tap: Tap, links: Table, addresses: Names) -> LinkedCalls:
     """The links of a run file."""
-    conn = tap.calls["conn"]
-    codes = np.array([addresses.code(text) for text in tap.addresses], dtype=np.int64)
-    count = len(conn)
+    return from_tables(tap.calls, tap.connections, tap.addresses, links, addresses)
+
+
+def from_tables(
+    calls: Table, connections: Table, texts: Sequence[str], links: Table, addresses: Names
+) -> LinkedCalls:
+    """The links of a reconstruction; `texts` is the address list of its connections."""
+    codes = np.array([addresses.code(text) for text in texts], dtype=np.int64)
+    count = len(calls["conn"])
     parent = np.full(count, -1, dtype=np.int64)
     kind = np.full(count, int(LinkKind.UNKNOWN), dtype=np.int64)
     probability = np.zeros(count)
@@ -82,20 +89,20 @@ def from_run(tap: Tap, links: Table, addresses: Names) -> LinkedCalls:
     kind[links["child"]] = links["kind"]
     probability[links["child"]] = links["probability"]
     return LinkedCalls(
-        keys_of(tap, codes), tap.calls["depart_ns"].astype(np.int64), parent, kind, probability
+        keys_of(calls, connections, codes), calls["depart_ns"].astype(np.int64), parent, kind, probability
     )
 
 
-def keys_of(tap: Tap, codes: Ints) -> Keys:
-    """Keys of the calls of a run file; `codes` maps its address list."""
-    conn, connections = tap.calls["conn"], tap.connections
+def keys_of(calls: Table, connections: Table, codes: Ints) -> Keys:
+    """Keys of calls; `codes` maps the address list of the connections."""
+    conn = calls["conn"]
     return Keys(
-        tap.calls["arrive_ns"].astype(np.int64),
+        calls["arrive_ns"].astype(np.int64),
         codes[connections["client_addr"][conn]],
         connections["client_port"][conn].astype(np.int64),
         codes[connections["server_addr"][conn]],
         connections["server_port"][conn].astype(np.int64),
-        tap.calls["tcp_seq"].astype(np.int64),
+        calls["tcp_seq"].astype(np.int64),
     )
 
 
