@@ -1,6 +1,7 @@
 #include "record.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tapscope {
 
@@ -41,15 +42,14 @@ std::size_t Recorder::append_row(MessageSide& side, Direction direction, Message
     messages.kind[row] = static_cast<std::uint8_t>(kind);
     messages.begin_ns[row] = time_of_byte(offset);
     messages.end_ns[row] = -1;
+    messages.wire_bytes[row] = 0;
+    messages.missing_bytes[row] = 0;
     messages.class_id[row] = kNoClass;
     messages.status[row] = -1;
     messages.tcp_seq[row] = side.base_seq + static_cast<std::uint32_t>(offset);
+    messages.flags[row] = side.after_gap ? message_flag::resynchronised : 0;
     messages.request[row] = -1;
-    // What is zero stays as it was made (columns.hpp, mostly_zero).
-    if (side.after_gap) [[unlikely]] {
-        messages.flags[row] = message_flag::resynchronised;
-        side.after_gap = false;
-    }
+    side.after_gap = false;
     return row;
 }
 
@@ -188,7 +188,8 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
         side.due = false;
     }
     if (!borders_lost) return;
-    side.after_gap = true;
+    // No message was read since the last loss: the two are one.
+    const bool more = std::exchange(side.after_gap, true);
     if (direction == Direction::to_client) {
         // The loss took the end of a message whose start was read, or only whole messages.
         exchange_->lost_inside =
@@ -196,7 +197,7 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
         exchange_->lost_begin = begin;
         exchange_->lost_end = end;
     } else {
-        exchange_->request_lost_begin = begin;
+        if (!more) exchange_->request_lost_begin = begin;
         exchange_->answers_at_request_loss = exchange_->at(Direction::to_client).delivered;
     }
 }
@@ -216,6 +217,43 @@ void Recorder::retransmitted(Direction direction, std::uint64_t begin, std::uint
         add_flags(side.before, message_flag::retransmitted);
 }
 
+void Recorder::stamped_earlier(Direction direction, std::uint64_t begin, std::uint64_t end,
+                               std::uint32_t first_us, std::int64_t time_ns) {
+    MessageSide& side = exchange_->at(direction);
+    if (side.delivered == end) side.last_ns = std::min(side.last_ns, time_ns);
+    if (side.current != kNoMessage) {
+        if (begin <= side.current_begin && end > side.current_begin)
+            lower(messages.begin_ns, MessageColumn::begin_ns, side.current, time_ns);
+        if (side.ended && !side.due && begin < side.current_end && end >= side.current_end)
+            lower(messages.end_ns, MessageColumn::end_ns, side.current, time_ns);
+        if (side.current_begin <= begin) return;
+    }
+    // Messages before the current one, among the latest rows: told by the time that they have of that packet, as the
+    // pieces of an interleaved one lie elsewhere.
+    constexpr std::size_t kLatest = 4096;
+    const auto of_packet = [&](std::int64_t at_ns) {
+        return at_ns >= 0 && static_cast<std::uint32_t>(at_ns / 1000) == first_us;
+    };
+    const std::uint32_t first_seq = side.base_seq + static_cast<std::uint32_t>(begin);
+    const auto bytes = static_cast<std::uint32_t>(end - begin);
+    const std::size_t oldest = messages.size - std::min(messages.size, kLatest);
+    const bool decrypted = side.current == kNoMessage;
+    for (std::size_t row = messages.size; row-- > oldest;) {
+        if (messages.conn[row] != exchange_->conn ||
+            messages.direction[row] != static_cast<std::uint8_t>(direction))
+            continue;
+        const std::uint32_t at = messages.tcp_seq[row] - first_seq;
+        if (at < bytes && of_packet(messages.begin_ns[row]))
+            messages.begin_ns[row] = std::min(messages.begin_ns[row], time_ns);
+        const auto protocol = static_cast<Protocol>(messages.protocol[row]);
+        const bool interleaved = decrypted || protocol == Protocol::http2 || protocol == Protocol::grpc;
+        const std::uint32_t last = at + static_cast<std::uint32_t>(messages.wire_bytes[row]) - 1;
+        if ((last < bytes || interleaved) && of_packet(messages.end_ns[row]))
+            messages.end_ns[row] = std::min(messages.end_ns[row], time_ns);
+        if (static_cast<std::int32_t>(at) < 0 && !interleaved) return;
+    }
+}
+
 void Recorder::stream_ended(Direction direction, std::uint64_t end) {
     MessageSide& side = exchange_->at(direction);
     if (!side.ended) close_current(side, end);
@@ -228,7 +266,10 @@ void Recorder::stream_ended(Direction direction, std::uint64_t end) {
         side.current_end = side.covered = end;
     }
     if (end > side.covered) outside_bytes(side, end);
-    if (direction == Direction::to_client) close_unanswered();
+    if (direction == Direction::to_client)
+        close_unanswered();
+    else
+        exchange_->asked_all = true;
 }
 
 // A row that was handed over already: what happens to it is handed over next.
@@ -245,7 +286,6 @@ void Recorder::amend(MessageRef ref, MessageColumn column, Change change, std::i
 }
 
 Tables Recorder::hand_over() {
-    settle_hashes();
     Tables out = std::move(static_cast<Tables&>(*this));
     static_cast<Tables&>(*this) = Tables{};
     first_message = out.first_message + out.messages.size;
@@ -281,13 +321,12 @@ void Recorder::keep_example_of(MessageRef ref, std::string_view text) {
     example_ = text;
 }
 
-// A row whose hash is still to come.
-std::size_t Recorder::append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind) {
+void Recorder::append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind, std::uint64_t hash) {
     const std::size_t row = evidence.append();
     evidence.message[row] = static_cast<std::int64_t>(ref);
     evidence.slot[row] = slot;
     evidence.kind[row] = kind;
-    return row;
+    evidence.hash[row] = hash;
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value) {
@@ -296,17 +335,16 @@ void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes v
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value, bool is_id) {
-    const std::size_t row = append_evidence(
-        ref, slot, static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)));
-    hashes_.add(evidence.hash, row, value);
+    append_evidence(ref, slot,
+                    static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)),
+                    siphash13(key_, value));
     if (keep_text_ && (kind == TokenKind::uri || kind == TokenKind::statement)) [[unlikely]]
         keep_example_of(ref, as_text(value));
 }
 
 void Recorder::endpoint_token(MessageRef ref) {
-    if (!exchange_->endpoint_known) return;
-    const std::size_t row = append_evidence(ref, 0, static_cast<std::uint8_t>(TokenKind::endpoint));
-    evidence.hash[row] = exchange_->endpoint_hash;
+    if (exchange_->endpoint_known)
+        append_evidence(ref, 0, static_cast<std::uint8_t>(TokenKind::endpoint), exchange_->endpoint_hash);
 }
 
 }  // namespace tapscope

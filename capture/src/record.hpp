@@ -23,7 +23,6 @@
 #include "exchange.hpp"
 #include "hash.hpp"
 #include "row_log.hpp"
-#include "token_hashes.hpp"
 
 namespace tapscope {
 
@@ -52,7 +51,7 @@ struct Window {
 
 class Recorder : public Tables {
 public:
-    explicit Recorder(HashKey key, bool keep_text = false) : key_(key), hashes_(key), keep_text_(keep_text) {}
+    explicit Recorder(HashKey key, bool keep_text = false) : key_(key), keep_text_(keep_text) {}
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
@@ -192,6 +191,9 @@ public:
     void gap(Direction direction, std::uint64_t begin, std::uint64_t end, bool borders_lost);
     // Bytes of [begin, end) came again, in a packet of `time_ns`.
     void retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end, std::int64_t time_ns);
+    // [begin, end), read from a packet of the microsecond `first_us` (modulo 2^32), came in one of `time_ns` before.
+    void stamped_earlier(Direction direction, std::uint64_t begin, std::uint64_t end, std::uint32_t first_us,
+                         std::int64_t time_ns);
     // Bytes of `direction` before stream offset `to` that are in no message count as `name` (the driver read them).
     void outside(Direction direction, std::uint64_t to, const char* name) {
         MessageSide& side = exchange_->at(direction);
@@ -206,8 +208,6 @@ public:
     HashKey key() const noexcept { return key_; }
     RowLog::Sizes row_sizes() const noexcept { return {messages.size, evidence.size, connections.size}; }
 
-    // Hashes that are still to be written. Call before evidence is read; hand_over does.
-    void settle_hashes() noexcept { hashes_.settle(evidence.hash); }
     // The rows so far, and goes on with empty tables. References to messages stay valid for good.
     Tables hand_over();
 
@@ -239,7 +239,8 @@ private:
     void note_response(MessageRef row, std::int64_t request, bool after_loss);
     bool all_read(std::uint64_t ack) const noexcept;
     bool standing_known(bool after_loss) const noexcept;
-    void settle_doubt(std::size_t standing, bool request_lost_behind, bool response_lost_behind);
+    void settle_doubt(std::size_t standing, bool request_lost_behind, bool response_lost_behind,
+                      bool sure = true);
     void abandon_doubt();
     void answered_by(MessageRef response, std::int64_t request);
     // Writes to a row, or notes an amendment when the row was handed over.
@@ -263,12 +264,11 @@ private:
     void take_answered(const MessageSide& side) noexcept;
     void close_current(MessageSide& side, std::uint64_t offset);
     void outside_bytes(MessageSide& side, std::uint64_t to);
-    std::size_t append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind);
+    void append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind, std::uint64_t hash);
     void keep_example(std::int32_t class_id, std::string_view text);
     void keep_example_of(MessageRef ref, std::string_view text);
 
     HashKey key_;
-    TokenHashes hashes_;
     bool keep_text_;
     Exchange* exchange_ = nullptr;
     Window window_;

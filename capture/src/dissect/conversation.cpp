@@ -181,7 +181,13 @@ bool Conversation::identify(Direction direction, Half& half, Bytes& bytes, std::
     }
     if (probed.answer != Probe::yes) {
         drop_kept(half);
-        return false;
+        // The tail of a message whose start was lost, and the next one behind it.
+        const std::size_t at = at_start && !exchange_.at(direction).after_gap
+                                   ? bytes.size()
+                                   : start_inside(bytes, direction, true);
+        if (at == bytes.size()) return false;
+        bytes = bytes.subspan(at);
+        return settle(HttpDissector::protocol, direction, half, true);
     }
     return settle(probed.protocol, direction, half, alone);
 }
@@ -244,6 +250,7 @@ void Conversation::gap(Direction direction, std::uint64_t missing) {
     const std::uint64_t begin = side.delivered;
     Window& window = recorder_.window();
     window = {direction, begin, begin, begin, {}, side.last_ns, 0, side.last_ns};
+    if (half.keeps()) window.ack = half.pending->marks.back().ack;
     std::visit(
         [&](auto& dissector) {
             if constexpr (!std::is_same_v<std::decay_t<decltype(dissector)>, std::monostate>)
@@ -252,6 +259,20 @@ void Conversation::gap(Direction direction, std::uint64_t missing) {
         dissector_);
     if (half.keeps()) drop_kept(half);
     recorder_.gap(direction, begin, begin + missing, !window.borders_kept);
+}
+
+void Conversation::stamped_earlier(Direction direction, std::uint64_t begin, std::uint64_t end,
+                                   std::uint32_t first_us, std::int64_t time_ns) {
+    Half& half = halves_[static_cast<unsigned>(direction)];
+    if (half.keeps()) {
+        auto& [kept, marks, before_ns] = *half.pending;
+        for (Mark& mark : marks)
+            if (mark.end == end) mark.time_ns = std::min(mark.time_ns, time_ns);
+        const std::uint64_t kept_from = marks.back().end - kept.size();
+        if (begin < kept_from && end >= kept_from) before_ns = std::min(before_ns, time_ns);
+    }
+    recorder_.attach(exchange_);
+    recorder_.stamped_earlier(direction, begin, end, first_us, time_ns);
 }
 
 void Conversation::end(Direction direction, std::int64_t time_ns, bool aborted) {

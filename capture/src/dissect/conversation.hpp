@@ -39,6 +39,10 @@ public:
         recorder_.retransmitted(direction, begin, end, time_ns);
     }
 
+    // [begin, end), read from a packet of the microsecond `first_us` (modulo 2^32), came in one of `time_ns` before.
+    void stamped_earlier(Direction direction, std::uint64_t begin, std::uint64_t end, std::uint32_t first_us,
+                         std::int64_t time_ns);
+
     // Into the cache: what bytes() of `direction` needs first.
     void prefetch(Direction direction) const noexcept {
         const auto lines = [](const auto& part) {

@@ -1,6 +1,7 @@
 // What is known about one TCP connection while it is tracked.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -47,6 +48,11 @@ struct alignas(64) Connection {
     }
     const Address& address(unsigned side) const noexcept { return side == 0 ? key.a : key.b; }
     std::uint16_t port(unsigned side) const noexcept { return side == 0 ? key.port_a : key.port_b; }
+    // Whose FIN came first ends first: who closes tells what it had read.
+    std::array<unsigned, 2> ending_order() const noexcept {
+        const bool second = stream[0].fin_seen && stream[1].fin_seen && stream[1].fin_ns < stream[0].fin_ns;
+        return {second ? 1u : 0u, second ? 0u : 1u};
+    }
     bool has_held() const noexcept { return stream[0].has_held() || stream[1].has_held(); }
 };
 

@@ -11,6 +11,7 @@
 // What is left counts as a retransmission: when in doubt, copies are counted too low, retransmissions never.
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "reassemble/tracker.hpp"
 
@@ -43,12 +44,35 @@ bool Tracker::is_copy(Connection& connection, const Segment& s) {
 }
 
 void Tracker::note_copy(Connection& connection, const Segment& s, RecentSegments::Entry& original) {
+    if (static_cast<std::int32_t>(RecentSegments::micros(s) - original.time_us) <= 0)
+        stamped_earlier(connection, s, original);
     if (original.copies < UINT8_MAX) ++original.copies;
     if (s.length() > 0 || (s.flags & tcp_flag::syn))
         connection.copies_of_one = std::max(connection.copies_of_one, original.copies);
     ++connection.duplicates;
     ++recorder_.tap_points.at(s.tap).copies;
     recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
+}
+
+// The copy was read first and stamped later: packets do not stand in the file in the order of their times. The bytes
+// have the time of the earliest one.
+void Tracker::stamped_earlier(Connection& connection, const Segment& s, RecentSegments::Entry& original) {
+    const std::uint32_t first_us = std::exchange(original.time_us, RecentSegments::micros(s));
+    Stream& mine = connection.stream[s.side];
+    if (s.flags & tcp_flag::fin) {
+        mine.fin_ns = std::min(mine.fin_ns, s.time_ns);
+        connection.closed_ns = std::min(connection.closed_ns, s.time_ns);
+    }
+    if ((s.flags & (tcp_flag::syn | tcp_flag::ack)) == tcp_flag::syn)
+        connection.syn_ns = std::min(connection.syn_ns, s.time_ns);
+    const std::int64_t begin =
+        static_cast<std::int64_t>(mine.next) + mine.from_next(s.seq + ((s.flags & tcp_flag::syn) ? 1 : 0));
+    if (s.length() == 0 || begin < 0) return;
+    const auto from = static_cast<std::uint64_t>(begin);
+    if (mine.held) mine.held->stamped_earlier(from, from + s.length(), s.time_ns);
+    if (connection.conversation && from < mine.next)
+        connection.conversation->stamped_earlier(connection.direction(s.side), from,
+                                                 std::min(from + s.length(), mine.next), first_us, s.time_ns);
 }
 
 void Tracker::keep_alive(Connection& connection, const Segment& s) {

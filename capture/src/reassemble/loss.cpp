@@ -185,7 +185,7 @@ void Tracker::relieve_memory() {
 void Tracker::finish_connection(std::uint32_t index) {
     Connection& connection = at(index);
     give_up_waiting(connection);
-    for (const unsigned side : {0u, 1u}) {
+    for (const unsigned side : connection.ending_order()) {
         const Stream& mine = connection.stream[side];
         const std::int64_t time_ns = mine.fin_seen               ? mine.fin_ns
                                      : connection.closed_ns >= 0 ? connection.closed_ns

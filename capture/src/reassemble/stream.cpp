@@ -78,6 +78,12 @@ void HeldSegments::retransmitted(std::uint64_t begin, std::uint64_t end, std::in
     }
 }
 
+void HeldSegments::stamped_earlier(std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) noexcept {
+    for (std::size_t i = head_; i < items_.size() && items_[i].offset < end; ++i)
+        if (begin <= items_[i].offset && end >= items_[i].end())
+            items_[i].time_ns = std::min(items_[i].time_ns, time_ns);
+}
+
 std::uint64_t HeldSegments::rebase(std::uint64_t origin) {
     std::uint64_t dropped = 0;
     while (!empty() && front().end() <= origin) dropped += take_front().captured;

@@ -41,6 +41,8 @@ public:
     HeldSegment take_front();
     // Marks what lies in [begin, end) as sent again at `time_ns`; the earliest copy gives the time.
     void retransmitted(std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) noexcept;
+    // What lies in [begin, end) came at `time_ns` already.
+    void stamped_earlier(std::uint64_t begin, std::uint64_t end, std::int64_t time_ns) noexcept;
     // Stream offset 0 moves to `origin`: what lies before it is cut off. Returns the bytes that were dropped.
     std::uint64_t rebase(std::uint64_t origin);
     std::uint64_t bytes() const noexcept { return bytes_; }

@@ -157,6 +157,7 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
         index = create(s, kUnknownSide);
     }
     Connection& connection = at(index);
+    connection.first_ns = std::min(connection.first_ns, s.time_ns);
     connection.last_ns = std::max(connection.last_ns, s.time_ns);
     Stream& mine = connection.stream[s.side];
     Stream& peer = connection.stream[s.side ^ 1];
@@ -391,7 +392,7 @@ void Tracker::drain(Connection& connection) {
         if (best == 2) break;
         deliver_front(connection, best);
     }
-    for (const unsigned side : {0u, 1u}) {
+    for (const unsigned side : connection.ending_order()) {
         Stream& mine = connection.stream[side];
         const Stream& peer = connection.stream[side ^ 1];
         if (mine.fin_seen && !mine.ended && mine.anchored && mine.next >= mine.fin_at &&

@@ -168,6 +168,7 @@ private:
     // copies.cpp: copies made by mirrors, and tap points with addresses of their own
     bool is_copy(Connection& connection, const Segment& segment);  // counts it
     void note_copy(Connection& connection, const Segment& segment, RecentSegments::Entry& original);
+    void stamped_earlier(Connection& connection, const Segment& segment, RecentSegments::Entry& original);
     void bare_ack(Connection& connection, const Segment& segment, bool advances);
     bool contradicts(Connection& connection, const Segment& segment);
     void keep_alive(Connection& connection, const Segment& segment);
