@@ -421,7 +421,9 @@ void AjpDissector::container_packet(Bytes payload, std::uint64_t at, std::uint64
                 alone(Direction::to_client, MessageKind::interim, "GET_BODY_CHUNK", at, next, recorder);
             return;
         case Type::cpong:
+            // Sent between exchanges only: what was asked before has its answer, seen or not.
             next_exchange(recorder);
+            while (recorder.has_request() && recorder.front_received(at)) recorder.give_up_request();
             return alone(Direction::to_client, MessageKind::interim, "CPONG", at, next, recorder);
         default:
             break;

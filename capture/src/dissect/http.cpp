@@ -411,21 +411,18 @@ Parsed HttpDissector::lost(Direction direction, Bytes bytes, Recorder& recorder)
         side.state = State::start;
         return start(direction, bytes, recorder);
     }
-    if (side.state == State::lost_body) {
-        if (as_text(bytes).ends_with("\r\n0\r\n\r\n") || as_text(bytes) == "0\r\n\r\n")
-            return finish(direction, bytes.size(), recorder);  // the last chunk
-        return {Step::ok, bytes.size()};
+    const bool in_body = side.state == State::lost_body;
+    if (!in_body) recorder.remainder(direction, "http.after_loss");
+    // Another message may follow the end of the lost one in the same segment.
+    const std::size_t at = start_inside(bytes, direction, in_body);
+    if (at < bytes.size()) {
+        if (in_body) return finish(direction, at, recorder);
+        side.state = State::start;
+        return {Step::ok, at};
     }
-    recorder.remainder(direction, "http.after_loss");
-    if (!to_server) {  // a small answer may follow the end of the lost one in the same segment
-        const std::string_view text = as_text(bytes);
-        for (std::size_t at = text.find("HTTP/1."); at != std::string_view::npos;
-             at = text.find("HTTP/1.", at + 1))
-            if (starts_response(bytes.subspan(at)) == Probe::yes) {
-                side.state = State::start;
-                return {Step::ok, at};
-            }
-    }
+    const std::string_view text = as_text(bytes);
+    if (in_body && (text.ends_with(kLastChunk) || text == kLastChunk.substr(2)))
+        return finish(direction, bytes.size(), recorder);
     return {Step::ok, bytes.size()};
 }
 

@@ -248,6 +248,27 @@ Probe starts_response(Bytes bytes) noexcept {
     return parse_status_line(as_text(bytes).substr(0, 12), head) ? Probe::yes : Probe::no;
 }
 
+std::size_t start_inside(Bytes bytes, Direction direction, bool in_body) noexcept {
+    const std::string_view text = as_text(bytes);
+    if (direction == Direction::to_server) {
+        constexpr std::string_view kBlankLine = "\r\n\r\n";
+        for (std::size_t at = text.find(kBlankLine); at != text.npos; at = text.find(kBlankLine, at + 1)) {
+            const std::size_t behind = at + kBlankLine.size();
+            if (behind < bytes.size() && starts_request(bytes.subspan(behind)) == Probe::yes) return behind;
+        }
+        return bytes.size();
+    }
+    for (std::size_t at = text.find("HTTP/1."); at != text.npos; at = text.find("HTTP/1.", at + 1)) {
+        if (starts_response(bytes.subspan(at)) != Probe::yes) continue;
+        HttpHead head;
+        const char* label = nullptr;
+        if (!in_body || text.substr(0, at).ends_with(kLastChunk) ||
+            parse_head(direction, bytes.subspan(at), head, label) == HeadStep::complete)
+            return at;
+    }
+    return bytes.size();
+}
+
 HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char*& label) noexcept {
     const char* const start = reinterpret_cast<const char*>(bytes.data());
     HeadLines lines(start, start + bytes.size());

@@ -51,6 +51,13 @@ inline constexpr std::size_t kMaxHead = 200 * 1024;  // below kMaxPending, so th
 Probe starts_request(Bytes bytes) noexcept;
 Probe starts_response(Bytes bytes) noexcept;
 
+// Where a message starts within a segment, behind one whose start was not seen; bytes.size(): nowhere. `in_body`: what
+// comes before is a body, where an answer must be more than a line.
+std::size_t start_inside(Bytes bytes, Direction direction, bool in_body) noexcept;
+
+inline constexpr std::string_view kLastChunk =
+    "\r\n0\r\n\r\n";  // without trailers, and the end of the one before
+
 // HTTP/0.9: the line "GET /path" and nothing else, without a version. Returns its size, else 0.
 std::size_t simple_request(Bytes bytes) noexcept;
 

@@ -258,6 +258,7 @@ void MysqlDissector::end_message(Direction direction, MessageRef ref, std::uint6
 void MysqlDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
     Side& s = side(direction);
     if (compressed_) {
+        if (direction == Direction::to_server && missing > 0) command_lost(recorder);
         outer_gap(direction, missing);
         return lose(direction);
     }

@@ -114,6 +114,7 @@ private:
     // mysql_compression.cpp: outer packets of the compressed protocol.
     std::uint64_t outer_packets(Direction direction, Bytes bytes, std::uint64_t base, Recorder& recorder);
     void inner_bytes(Direction direction, Bytes fresh, mysql::OffsetMap map, Recorder& recorder);
+    void command_lost(Recorder& recorder);
     void outer_gap(Direction direction, std::uint64_t missing);
     void start_compression();
     void compression_under_way();

@@ -1,6 +1,7 @@
 #include "mysql_compression.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tapscope {
 
@@ -89,6 +90,7 @@ std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, st
     const std::size_t size = bytes.size();
     auto pos = static_cast<std::size_t>(base);
     outer.partial = outer.payload_left;
+    outer.command = false;
     if (outer.skip > 0) {
         const std::size_t skipped = std::min<std::size_t>(outer.skip, size - pos);
         pos += skipped;
@@ -121,6 +123,10 @@ std::uint64_t MysqlDissector::outer_packets(Direction direction, Bytes bytes, st
                 recorder.has_request()) {
                 begin_answer({}, 1, pos, recorder);
             }
+            // Of the commands without an answer only long data is of another size than these.
+            constexpr std::uint32_t kQuit = 5, kClose = 9;
+            outer.command = starts && direction == Direction::to_server && bytes[pos + 3] == 0 &&
+                            size - pos == header && payload_left != kQuit && payload_left != kClose;
             break;
         }
         Bytes in = bytes.subspan(pos + header, step);
@@ -187,6 +193,17 @@ void MysqlDissector::inner_bytes(Direction direction, Bytes fresh, OffsetMap map
     } else {
         inner.erase(inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(consumed));
     }
+}
+
+// Connectors write the header of an outer packet by itself: when what follows is lost it still tells of a command.
+void MysqlDissector::command_lost(Recorder& recorder) {
+    Compression::Side& outer = compression_->sides[static_cast<unsigned>(Direction::to_server)];
+    if (!std::exchange(outer.command, false) || phase_ != Phase::command) return;
+    serial_ = (serial_ + 1) & 0xFFFFFF;
+    request_ = recorder.begin(Direction::to_server, MessageKind::request, 0 - side(Direction::to_server).left,
+                              serial_ << 8 | static_cast<std::uint32_t>(Command::unknown));
+    recorder.set_class(request_, protocol, "(command unseen)");
+    recorder.count("mysql.request_text_lost");
 }
 
 // A gap in the outer stream. Inner borders are always lost; outer ones unless it lies inside of a packet.

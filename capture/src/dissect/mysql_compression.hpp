@@ -44,9 +44,10 @@ struct MysqlDissector::Compression {
         std::uint64_t partial = 0;  // the same behind the last parse call, with a header that was given back
         std::uint32_t inner_left = 0;  // bytes that they may decompress to
         bool stored = false;
-        bool broken = false;              // the rest of this outer packet is skipped
-        bool lost = false;                // outer borders unknown
-        std::uint64_t skip = 0;           // rest of an outer packet that a gap went through
+        bool broken = false;     // the rest of this outer packet is skipped
+        bool lost = false;       // outer borders unknown
+        bool command = false;    // the header that was given back is that of a command with an answer
+        std::uint64_t skip = 0;  // rest of an outer packet that a gap went through
         std::vector<std::uint8_t> inner;  // inner bytes not parsed yet, then the fresh ones
     };
     Side sides[2];
