@@ -114,6 +114,7 @@ struct Doubt {
     std::vector<OpenRequest> requests;
     std::vector<Response> responses;
     std::uint64_t lost_packets = 0;  // of the stream to the client, at least
+    bool request_lost = false;  // at least one without an answer stood among lost bytes before `requests`
     bool left_open = false;  // requests stayed open when the client went on: it may not wait for all answers
 };
 
@@ -144,6 +145,7 @@ struct Exchange {
     bool pipelined = false;        // the client was seen to send a request before the answer to the last
     bool pipelines = false;        // the same, ever
     bool endpoint_known = false;
+    bool asked_all = false;    // the stream to the server is over
     bool lost_inside = false;  // the loss of lost_begin took the end of a message that was begun
     StandingRequests standing;
     std::uint64_t lost_begin = 0;  // last loss in the stream to the client that hid message borders

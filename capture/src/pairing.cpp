@@ -22,10 +22,13 @@ void Recorder::drop_answer_lost() {
 void Recorder::close_unanswered() {
     RequestQueue& open = exchange_->requests;
     if (exchange_->doubt != nullptr) [[unlikely]] {
-        // The server closes when it has answered all: at least the count of requests does not speak against it.
-        if (open.empty() && !window_.aborted && !exchange_->standing.varying())
+        // The server closes when it has answered all: at least the count of requests does not speak against it. A
+        // client that waits for all answers closes when it has read them, unless it gave up.
+        const StandingRequests& standing = exchange_->standing;
+        const bool read_all = exchange_->asked_all && standing.seen() && standing.count() == 0;
+        if ((open.empty() || read_all) && !window_.aborted && !standing.varying())
             settle_doubt(0, exchange_->at(Direction::to_server).loss_behind(),
-                         exchange_->at(Direction::to_client).loss_behind());
+                         exchange_->at(Direction::to_client).loss_behind(), open.empty());
         else
             abandon_doubt();
     }
@@ -49,7 +52,7 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
             settle_doubt(exchange_->standing.count(), after_loss,
                          exchange_->at(Direction::to_client).loss_behind());
         } else {
-            if (read && !open.empty()) exchange_->doubt->left_open = true;
+            if (read) exchange_->doubt->left_open = true;
             note_request(request);
         }
     } else if (!after_loss && !exchange_->at(Direction::to_client).loss_behind() && all_read(ack)) {
@@ -78,6 +81,7 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     if ((unanswered_lost || behind_loss) && exchange_->doubt == nullptr && !exchange_->dissector_pairs)
         [[unlikely]] {
         begin_doubt();
+        exchange_->doubt->request_lost = open.empty() && ack <= exchange_->answers_at_request_loss;
         note_request(request);
     }
     open.push(request);
@@ -108,6 +112,7 @@ void Recorder::close_before(std::uint64_t offset, std::uint64_t ack) {
         return;
     }
     if (exchange_->dissector_pairs) return;
+    if (open.front().peer_ack >= offset) return;  // asked when all that was lost had been read
     // With several requests on the way the number of lost packets and bytes tells for now how many answers they held.
     if (exchange_->doubt == nullptr) begin_doubt();
     const std::uint64_t packets = packets_lost(), mean = exchange_->mean_answer;

@@ -53,10 +53,12 @@ bool Recorder::standing_known(bool after_loss) const noexcept {
         if (exchange_->doubt->left_open) return false;
         const auto& answers = exchange_->doubt->responses;
         const auto behind_loss = [](const auto& noted) { return noted.after_loss; };
-        return exchange_->requests.empty() ||
-               (exchange_->requests.size() <= exchange_->doubt->lost_packets &&
-                std::none_of(asked.begin(), asked.end(), behind_loss) &&
-                std::count_if(answers.begin(), answers.end(), behind_loss) <= 1);
+        const auto answers_behind_loss = std::count_if(answers.begin(), answers.end(), behind_loss);
+        if (exchange_->requests.empty())
+            return !exchange_->doubt->request_lost || answers.size() > asked.size() ||
+                   answers_behind_loss > 0 || exchange_->at(Direction::to_client).loss_behind();
+        return exchange_->requests.size() <= exchange_->doubt->lost_packets &&
+               std::none_of(asked.begin(), asked.end(), behind_loss) && answers_behind_loss <= 1;
     }
     if (standing.count() == 0) return true;
     if (after_loss || asked.size() < standing.count()) return false;
@@ -73,8 +75,9 @@ void Recorder::answered_by(MessageRef response, std::int64_t request) {
 }
 
 // All requests noted are answered but the last `standing` ones. The flags say whether more of either kind may have been
-// lost behind the last one.
-void Recorder::settle_doubt(std::size_t standing, bool request_lost_behind, bool response_lost_behind) {
+// lost behind the last one. Not `sure`: what is counted from the back is flagged as inferred.
+void Recorder::settle_doubt(std::size_t standing, bool request_lost_behind, bool response_lost_behind,
+                            bool sure) {
     const std::unique_ptr<Doubt> doubt = std::move(exchange_->doubt);
     auto& asked = doubt->requests;
     const auto& answers = doubt->responses;
@@ -96,6 +99,7 @@ void Recorder::settle_doubt(std::size_t standing, bool request_lost_behind, bool
         --asked_end;
         --answers_end;
         answered_by(answers[answers_end].row, static_cast<std::int64_t>(asked[asked_end].row));
+        if (!sure) add_flags(answers[answers_end].row, message_flag::inferred);
         counts = !asked[asked_end].after_loss && !answers[answers_end].after_loss;
     }
     // What is left over in the middle. On one side only: it was lost on the other.
@@ -120,7 +124,8 @@ void Recorder::settle_doubt(std::size_t standing, bool request_lost_behind, bool
         next = at + 1;
     }
     pass_over(asked_end);
-    if (both) counters.add("pairing.inferred", answers_end - first, Unit::messages);
+    const std::size_t inferred = (both ? answers_end - first : 0) + (sure ? 0 : answers.size() - answers_end);
+    if (inferred > 0) counters.add("pairing.inferred", inferred, Unit::messages);
 }
 
 // No moment came at which it was known what is open: what stands behind a loss stays an estimate.
