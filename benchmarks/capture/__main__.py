@@ -19,12 +19,16 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import generated  # noqa: E402
+import impairment  # noqa: E402
 import memory  # noqa: E402
 import speed  # noqa: E402
 from programs import build, programs  # noqa: E402
 from trace_capture import machine  # noqa: E402
 
-PARTS = ("speed", "linearity", "memory")
+PARTS = ("speed", "linearity", "memory", "impairment")
+LOSSES = (0.0, 0.002, 0.02, 0.05)
+SEEDS = range(1, 11)
+IMPAIRED_BYTES = 12e6  # of each generated capture
 
 
 def main() -> None:
@@ -64,6 +68,10 @@ def main() -> None:
             print(memory.growing(generator, sizes, threads, folder), flush=True)
             print(memory.open_connections(generator, 1_000_000, folder), flush=True)
             print(memory.churn(generator, 60 if chosen.full else 20, folder), flush=True)
+        if "impairment" in parts:
+            print(impairment.heading(LOSSES, SEEDS))
+            for line in impairment.table(generator, folder, LOSSES, IMPAIRED_BYTES, SEEDS):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

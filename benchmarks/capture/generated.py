@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 SOURCES = Path(__file__).resolve().parent / "generate"
-KINDS = ("http_small", "http_chunked", "http_large", "mysql_text", "mysql_prepared", "ajp", "tiers")
+KINDS = (
+    "http_small",
+    "http_chunked",
+    "http_window",
+    "http_large",
+    "mysql_text",
+    "mysql_prepared",
+    "ajp",
+    "tiers",
+)
 
 # struct TruthRow of generate/network.hpp. `request` is the row of the request that a response answers (-1
 # none); `lost` has bit 0 set when the packet of the first byte is not in the capture, bit 1 when any is not.

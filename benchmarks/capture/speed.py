@@ -13,7 +13,7 @@ from programs import FLOOR, FRAMER, SLOW_PACKETS, Program, prefix
 
 IMPAIRED = {"displaced": 0.01, "duplicated": 0.01}
 CAPTURES: dict[str, tuple[str, dict[str, float]]] = {
-    **{kind: (kind, {}) for kind in generated.KINDS},
+    **{kind: (kind, {}) for kind in generated.KINDS if kind != "http_window"},
     "tiers, displaced + duplicated": ("tiers", IMPAIRED),
     "tiers, and 0.2 % lost": ("tiers", {**IMPAIRED, "lost": 0.002}),
     "http_small, and 0.2 % lost": ("http_small", {**IMPAIRED, "lost": 0.002}),

@@ -67,7 +67,6 @@ public:
                 sent_[d] += n;
             }
         }
-        recorder_.settle_hashes();
         return *this;
     }
 
@@ -75,7 +74,6 @@ public:
         ++time_ns_;
         conversation_->end(Direction::to_server, time_ns_, false);
         conversation_->end(Direction::to_client, time_ns_, false);
-        recorder_.settle_hashes();
         return *this;
     }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 
 namespace generate {
 namespace {
@@ -200,7 +201,7 @@ public:
 
     std::int64_t step(std::int64_t now) override {
         if (left_ == 0) {
-            if (connection_) now = connection_->close(now) + random_.exponential(2e6);
+            if (connection_) now = connection_->close(answer_open(now)) + random_.exponential(2e6);
             connection_ = std::make_unique<Connection>(tap_, random_, client_, 0x0a00000a, 80);
             now = connection_->open(now);
             left_ = static_cast<unsigned>(random_.between(20, 200));
@@ -208,9 +209,11 @@ public:
         --left_;
         return kind_ == HttpKind::small     ? one_small(now)
                : kind_ == HttpKind::chunked ? some_pipelined(now)
+               : kind_ == HttpKind::window  ? one_of_window(now)
                                             : one_large(now);
     }
     void finish(std::int64_t now) override {
+        if (connection_) now = answer_open(now);
         if (connection_ && random_.chance(0.9)) connection_->close(now);
     }
 
@@ -268,6 +271,32 @@ private:
         return think(connection_->send(to_client, now));
     }
 
+    // A client that always has four requests open: for each answer it sends another one.
+    std::int64_t one_of_window(std::int64_t now) {
+        while (open_.size() < 4) {
+            open_.push_back(connection_->begin(to_server, http, Kind::request));
+            append_http_request(connection_->out(to_server), ask(random_), random_);
+        }
+        now = connection_->send(to_server, now) + random_.between(80, 900) * us;
+        return connection_->free_at = answer_oldest(now) + 50 * us + random_.exponential(2e6);
+    }
+
+    std::int64_t answer_oldest(std::int64_t now) {
+        connection_->begin(to_client, http, Kind::response, open_.front());
+        open_.pop_front();
+        const std::string body = json_body(random_.below(2500) + 70, random_);
+        std::string& out = connection_->out(to_client);
+        append_http_response(out, 200, "application/json", static_cast<std::int64_t>(body.size()), false, now,
+                             random_);
+        out += body;
+        return connection_->send(to_client, now);
+    }
+
+    std::int64_t answer_open(std::int64_t now) {
+        while (!open_.empty()) now = answer_oldest(now) + 50 * us;
+        return now;
+    }
+
     std::int64_t one_large(std::int64_t now) {
         static const std::string filler = json_body(3 << 20, random_);
         const bool upload = random_.chance(0.1);
@@ -292,6 +321,7 @@ private:
     HttpKind kind_;
     std::uint32_t client_;
     unsigned left_ = 0;
+    std::deque<std::uint32_t> open_;  // requests without an answer, of a window
     std::unique_ptr<Connection> connection_;
 };
 

@@ -26,7 +26,7 @@ std::string json_body(std::size_t size, Random& random);
 const std::string& gzip_body(Random& random);
 void append_chunked(std::string& out, const std::string& body, Random& random);
 
-enum class HttpKind { small, chunked, large };
+enum class HttpKind { small, chunked, window, large };
 std::unique_ptr<Session> http_session(Tap& tap, Random& random, HttpKind kind, std::uint32_t client);
 
 }  // namespace generate

@@ -1,6 +1,6 @@
 // generate KIND FILE [name=value ...]: writes a capture of that kind, and what is in it.
 //
-//   kinds   http_small http_chunked http_large mysql_text mysql_prepared ajp tiers open churn
+//   kinds   http_small http_chunked http_window http_large mysql_text mysql_prepared ajp tiers open churn
 //   bytes   stop once the capture has about this size (default 70e6); 0: no bound, then `connections` or `seconds`
 //   seed, connections (clients at once; for `open` and `churn`: in all), rate (new connections a second, churn)
 //   displaced, duplicated, lost   shares of the packets; places: how far a displaced one moves at most
@@ -55,6 +55,8 @@ int run(const std::string& kind, const char* path, const std::map<std::string, s
             sessions.push_back(http_session(tap, random, HttpKind::small, client));
         else if (kind == "http_chunked")
             sessions.push_back(http_session(tap, random, HttpKind::chunked, client));
+        else if (kind == "http_window")
+            sessions.push_back(http_session(tap, random, HttpKind::window, client));
         else if (kind == "http_large")
             sessions.push_back(http_session(tap, random, HttpKind::large, client));
         else if (kind == "mysql_text" || kind == "mysql_prepared")
