@@ -185,7 +185,10 @@ sample: times before and after the reading, then CPU time that only grows.
 
 RUN_DIRECTORY = (
     ("`capture/*.pcap`, also packed", "packets: every file that begins like a capture, merged in time order"),
-    ("`hosts/HOST/...`", "Collectl raw and plot files (also `.gz`), `cgroup_cpu.csv`: loaded as host HOST"),
+    (
+        "`hosts/HOST/...`",
+        "host logs of every known format ([hosts.md](hosts.md)), also `.gz`: loaded as host HOST",
+    ),
     (
         "`manifest.json`",
         "describes the run; `hosts` maps host names to addresses and so joins host logs with nodes",
@@ -335,8 +338,35 @@ HOST_TABLES = (
         "Collectl raw, per process (its name only: arguments are not kept)",
         "`user_pct`, `sys_pct` (of one core), `rss_bytes`, `read_bytes_per_s`, `write_bytes_per_s`",
     ),
+    (
+        "`collectl_thread`, `collectl_buddy`, `collectl_interrupt`, `collectl_inode`, `collectl_numa`, "
+        "`collectl_sock`, `collectl_slab`, `collectl_nfs`, `collectl_infiniband`, `collectl_lustre`, "
+        "`collectl_sensor`",
+        "Collectl raw, the other subsystems",
+        "`NAME_per_s` of counters",
+    ),
     ("`collectl_plot`, `collectl_plot_*`", "Collectl plot files, columns as in the file", ""),
     ("`cgroup_cpu`", "`cgroup_cpu.csv`", "`busy_pct`, `user_pct`, `sys_pct` (of one core)"),
+    (
+        "`sadf_*`, `sar_*`, `mpstat_*`, `iostat_*`, `pidstat_*`, `vmstat`, `vmstat_disk`",
+        "sysstat's programs and vmstat, a table per section",
+        "of CPU tables (`NAME_cpu`, `NAME_cpu_core`): `busy_pct`; shares are named as in `collectl_cpu`",
+    ),
+    (
+        "`jvm_gc`, `jvm_gc_concurrent`, `jvm_safepoint`",
+        "GC logs: pauses, concurrent phases, stops of all threads; a row lasts exactly as long as its event",
+        "",
+    ),
+    ("`perf_stat`", "`perf stat -I`, a row per interval and place", "`EVENT_per_s`, `task_clock_pct`"),
+    ("`esxtop_*`", "esxtop and other PDH-CSV files, a table per object", ""),
+    ("`pressure`", "/proc/pressure and `*.pressure` in snapshots", "`stall_pct`"),
+    (
+        "`cgroup_*`",
+        "control-group files in snapshots, a table per file name",
+        "`busy_pct`, `user_pct`, `sys_pct`, `throttled_pct` (of one core), `NAME_per_s`",
+    ),
+    ("`lock_stat`", "/proc/lock_stat in snapshots", "`wait_pct`, `hold_pct`, `contentions_per_s`"),
+    ("`cpu_frequency`", "/proc/cpuinfo and `*_cur_freq` in snapshots, MHz per core", ""),
 )
 
 

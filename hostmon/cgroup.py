@@ -34,7 +34,7 @@ def read_cgroup(lines: Iterable[str], path: str = "") -> HostLog:
             numbers = [int(value) for value in row]
         except ValueError:
             numbers = []
-        if len(numbers) == len(names):
+        if len(numbers) == len(names) and all(abs(number) < 1 << 62 for number in numbers):
             rows.append(numbers)
         else:
             bad += bool(row)

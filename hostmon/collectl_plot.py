@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
 
 import numpy as np
 
 from tapscope.hostmon.collectl_raw import header_fields
-from tapscope.hostmon.samples import HostLog, HostTable, Series, stamp_ns
+from tapscope.hostmon.samples import HostLog, HostTable, Series, recordings, stamp_ns
 from tapscope.store.dynamic import folded
 from tapscope.store.errors import TapscopeError
 
@@ -27,6 +26,7 @@ KINDS = {
     "[NET:": "collectl_plot_net",
     "[TCPD]": "collectl_plot_tcp",
     "PID": "collectl_plot_process",
+    "SlabName": "collectl_plot_slab",
 }
 """Kind of table by the first column that the log names itself."""
 
@@ -56,7 +56,14 @@ def read_plot(lines: Iterable[str], path: str = "") -> HostLog:
         elif part is None:
             bad += bool(line.strip())
         elif line.strip():
-            bad += not part.add(line)
+            taken = part.add(line)
+            if not taken and part.fresh and any(name.startswith("[IB]") for name in part.names):
+                # Without such hardware Collectl 4.3 names the columns of InfiniBand and prints none.
+                names = tuple(name for name in (*part.leading, *part.names) if not name.startswith("[IB]"))
+                part = parts.setdefault(names, _Part(names, part.separator))
+                part.start(fields)
+                taken = part.add(line)
+            bad += not taken
     if not parts or not any(p.end_ns for p in parts.values()):
         raise TapscopeError(
             "this Collectl plot file has no sample",
@@ -91,7 +98,9 @@ class _Part:
 
     def __init__(self, names: tuple[str, ...], separator: str) -> None:
         self.utc = names[0] == "UTC"
-        self.names = names[1:] if self.utc else names[2:]
+        self.leading = names[:1] if self.utc else names[:2]
+        self.names = names[len(self.leading) :]
+        self.key = next((name for name in ("PID", "SlabName") if name in self.names), "")
         self.separator = separator
         self.end_ns: list[int] = []
         self.begun: list[int] = []  # -1: take the sample before; else the begin of a recording's first sample
@@ -109,7 +118,7 @@ class _Part:
             offset = timedelta(hours=int(tz[2]), minutes=int(tz[3]))
             self.zone = timezone(-offset if tz[1] == "-" else offset)
         intervals = fields.get("interval", "").split(":")
-        wanted = intervals[-1] if "PID" in self.names else intervals[0]
+        wanted = intervals[-1] if self.key else intervals[0]
         self.interval_ns = stamp_ns(wanted) if re.fullmatch(r"\d+(\.\d+)?", wanted) else 0
         self.per_sample = "n" in fields.get("plot_options", "")
         self.fresh = True
@@ -122,6 +131,8 @@ class _Part:
         words = line.rstrip("\n").split(self.separator, leading + len(self.names) - 1)
         if len(words) != leading + len(self.names):
             return False
+        if self.key == "PID" and not re.fullmatch(r"\d{1,9}", words[leading + self.names.index("PID")]):
+            return False
         try:
             end = stamp_ns(words[0]) if self.utc else self._local_ns(words[0], words[1])
         except (ValueError, OverflowError):
@@ -129,7 +140,7 @@ class _Part:
         self.begun.append(
             end - self.interval_ns if self.fresh and self.interval_ns else 0 if self.fresh else -1
         )
-        self.fresh = self.fresh and "PID" in self.names and (not self.end_ns or self.end_ns[-1] == end)
+        self.fresh = self.fresh and self.key != "" and (not self.end_ns or self.end_ns[-1] == end)
         self.end_ns.append(end)
         self.rows.append(words[leading:])
         return True
@@ -150,9 +161,12 @@ class _Part:
             kind = f"collectl_plot_{folded(re.sub(r':.*?]', ']', self.names[0]).partition(']')[0])}"
         columns = list(zip(*self.rows, strict=True))
         key = np.zeros(len(self.end_ns), dtype=np.int64)
-        if "PID" in self.names:
+        if self.key == "PID":
             key = np.array(columns[self.names.index("PID")], dtype=np.int64)
-        series = Series(key, np.array(self.end_ns, dtype=np.int64))
+        elif self.key:
+            key = np.array(columns[self.names.index(self.key)])
+        end_ns = np.array(self.end_ns, dtype=np.int64)
+        series = Series(key, end_ns, recordings(end_ns))
         begun = np.array(self.begun, dtype=np.int64)[series.order]
         begin = np.where(begun > 0, begun, series.begin_ns)
         if self.interval_ns:
@@ -163,7 +177,7 @@ class _Part:
         for name, values in zip(self.names, columns, strict=True):
             if name == "Command":  # arguments may hold secrets: keep the program's name only
                 values = tuple((v.split(" ", 1)[0].rsplit("/", 1)[-1]) for v in values)
-            table.add(folded(name), _numbers([values[i] for i in series.order]), self.unit(name), name)
+            table.add_log_column(folded(name), [values[i] for i in series.order], self.unit(name), name)
         return table
 
     def unit(self, name: str) -> str:
@@ -192,13 +206,3 @@ class _Part:
         if word in ("VmSize", "VmLck", "VmRSS", "VmData", "VmStk", "VmExe", "VmLib"):
             return "KiB"
         return ""
-
-
-def _numbers(values: list[str]) -> Any:
-    """int64 or float64 where every value is a number, else the texts."""
-    for dtype in (np.int64, np.float64):
-        try:
-            return np.array(values, dtype=dtype)
-        except (ValueError, OverflowError):
-            continue
-    return values

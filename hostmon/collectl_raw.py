@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tapscope.hostmon.raw_more import MoreRecords
 from tapscope.hostmon.raw_tables import RawRecords, tables_of
 from tapscope.hostmon.samples import HostLog, stamp_ns
 from tapscope.store.errors import TapscopeError
 
-STAMP = re.compile(r">>> (\d+(?:\.\d+)?) <<<")
+STAMP = re.compile(r">>> (\d{1,10}(?:\.\d+)?) <<<")
 HEADER = re.compile(r"(\w+):[ \t]+(\S*[^\s:])(?=\s|$)")
 STAT_SINGLES = {"ctxt", "processes", "procs_running", "procs_blocked"}
 VMSTAT = re.compile(r"[a-z][a-z0-9_]*$")
@@ -40,6 +41,7 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
     """Tables of a raw file. Records that are not understood are counted by name; a cut last line is left
     out."""
     records = RawRecords()
+    more = MoreRecords()
     head: list[str] = []
     unread: Counter[str] = Counter()
     bad = 0
@@ -47,7 +49,7 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
     vmstat: dict[str, int] = {}
     memory: dict[str, int] = {}
     stat: dict[str, Any] = {}
-    process: dict[int, dict[str, Any]] = {}
+    process: dict[tuple[str, int], dict[str, Any]] = {}
     tcp: dict[str, int] = {}
 
     def finish_sample() -> None:
@@ -55,9 +57,11 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
             if row:
                 records.add_named(kind, dict(row))
                 row.clear()
-        for pid, fields in process.items():
-            records.add_process(pid, fields)
+        for (kind, pid), fields in process.items():
+            records.add_process(kind, pid, fields)
         process.clear()
+        if records.stamps:
+            more.finish_sample(records.stamps[-1])
 
     for line in lines:
         if line.startswith("#"):
@@ -93,8 +97,12 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
                 else:
                     for name, value in zip(tcp_names[proto], values_, strict=True):
                         tcp[f"{proto}_{name}"] = int(value)
-            elif word.startswith("proc:"):
-                _process_line(process.setdefault(int(word[5:]), {}), rest)
+            elif word.startswith(("proc:", "procT:")):
+                kind, _, pid = word.partition(":")
+                of = ("thread" if kind == "procT" else "process", int(pid))
+                _process_line(process.setdefault(of, {}), rest)
+            elif word.endswith(":") and rest.rstrip().endswith("kB"):
+                memory[word[:-1]] = int(rest.split()[0])
             elif word in STAT_SINGLES:
                 stat[word] = int(rest)
             elif word == "intr":
@@ -104,13 +112,11 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
                 running, _, total = values_[3].partition("/")
                 stat.update(load_1=float(values_[0]), load_5=float(values_[1]), load_15=float(values_[2]))
                 stat.update(tasks_running=int(running), tasks=int(total))
-            elif word.endswith(":") and rest.rstrip().endswith("kB"):
-                memory[word[:-1]] = int(rest.split()[0])
-            elif word.endswith(":") and rest.strip().isdigit():
+            elif word.endswith(":") and word[0].isupper() and rest.strip().isdigit():
                 memory[word[:-1]] = int(rest)
             elif VMSTAT.match(word) and rest.strip().isdigit():
                 vmstat[word] = int(rest)
-            elif line.strip():
+            elif line.strip() and not more.line(word, rest):
                 unread[re.split(r"[\d:\-]", word, maxsplit=1)[0].strip() or "?"] += 1
         except (ValueError, IndexError, KeyError):
             bad += 1  # cut or damaged line
@@ -127,6 +133,10 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
     if bad:
         counters["host.collectl.bad_line"] = bad
     tables, resets = tables_of(records, int(header.get("hz", "100")), int(header.get("pagesize", "4096")))
+    tables += more.tables()
+    resets += more.resets
+    if records.wraps:
+        counters["host.collectl.counter_wrap"] = records.wraps
     if resets:
         counters["host.collectl.counter_reset"] = resets
     stamps = np.array(records.stamps, dtype=np.int64)

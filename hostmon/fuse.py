@@ -16,8 +16,18 @@ from numpy.typing import NDArray
 from tapscope.hostmon.samples import Float, Int
 from tapscope.store.runfile import RunFile
 
-CPU_TABLES = ("cgroup_cpu", "collectl_cpu", "collectl_plot")
-"""Where a host's CPU is looked for, best first: a cgroup counts one host even where hosts share a kernel."""
+CPU_TABLES = (
+    "cgroup_cpu",
+    "collectl_cpu",
+    "collectl_plot",
+    "sadf_cpu",
+    "mpstat_cpu",
+    "sar_cpu",
+    "iostat_cpu",
+    "vmstat",
+)
+"""Where a host's CPU is looked for, best first: a cgroup counts one host even where hosts share a kernel, and
+Collectl samples most often."""
 
 
 def resample(begin_ns: Int, end_ns: Int, value: Float, edges_ns: Int) -> Float:
@@ -78,8 +88,7 @@ def cpu_by_window(run: RunFile, host: str, edges_ns: Int) -> HostCpu | None:
     """CPU of `host` per window between neighbouring edges, from the best source that the run has; None
     without one.
 
-    `busy` is everything but idle and waiting. Percent of the whole machine for Collectl, of one core for
-    cgroups.
+    `busy` is everything but idle and waiting. Percent of one core for cgroups, else of the whole machine.
     """
     kinds = {table.kind for table in run.dynamic_tables() if table.host == host}
     kind = next((k for k in CPU_TABLES if k in kinds), None)
@@ -102,6 +111,28 @@ def cpu_by_window(run: RunFile, host: str, edges_ns: Int) -> HostCpu | None:
         wait=wait,
         steal=steal,
     )
+
+
+def gc_share(run: RunFile, host: str, edges_ns: Int) -> Float | None:
+    """Share of each window (0 to 1) in which the host's JVMs stood still for a collection, the running ratio
+    of garbage collection of Wang et al. (ICDCS 2013, section IV-A); None without a GC log.
+
+    A pause counts in every window that it reaches into, by its overlap. Of several JVMs the shares add up.
+    """
+    begin, end = [], []
+    for table in run.dynamic_tables():
+        if table.host == host and table.kind == "jvm_gc":
+            got = run.read_dynamic(table.table, ["begin_ns", "end_ns"])
+            begin.append(got["begin_ns"])
+            end.append(got["end_ns"])
+    if not begin:
+        return None
+    begins, ends = np.sort(np.concatenate(begin)), np.sort(np.concatenate(end))
+    # Time paused until an edge: whole pauses ended by then, and the parts of those that have begun.
+    length = np.concatenate([[0], np.cumsum(ends)]), np.concatenate([[0], np.cumsum(begins)])
+    ended, begun = np.searchsorted(ends, edges_ns, "right"), np.searchsorted(begins, edges_ns, "right")
+    until = length[0][ended] - length[1][begun] + (begun - ended) * edges_ns
+    return np.diff(until) / np.diff(edges_ns)
 
 
 def host_of_node(run: RunFile) -> dict[int, str]:

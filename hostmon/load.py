@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tapscope.hostmon.cgroup import read_cgroup
-from tapscope.hostmon.collectl_plot import is_plot_header, read_plot
-from tapscope.hostmon.collectl_raw import STAMP, read_raw
+from tapscope.hostmon.clock import NOTHING_TOLD, Told
+from tapscope.hostmon.readers import READERS, SNIFFED_LINES
 from tapscope.hostmon.samples import HostLog
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
 
-SNIFFED_LINES = 60  # a Collectl header has 14 to 20 lines
 COLLECTL_NAME = re.compile(r"(?:.*/)?(?:[A-Za-z0-9]+-)?(?P<host>[\w.]+)-\d{8}(?:-\d{6})?\.")
 
 
@@ -44,7 +42,7 @@ def host_files(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
 
 
 def load_host_files(
-    run: RunFile, paths: str | Path | Sequence[str | Path], host: str | None = None
+    run: RunFile, paths: str | Path | Sequence[str | Path], host: str | None = None, told: Told = NOTHING_TOLD
 ) -> list[dict[str, Any]]:
     """Read every host log below `paths` into dynamic tables of the run; loading a file again replaces its
     tables.
@@ -52,14 +50,14 @@ def load_host_files(
     Returns one record per loaded file: path, host, format, tables (names in the run file), samples, rows,
     first_ns, last_ns, warnings. In a folder, files that no reader knows are counted (`host.unknown_file`) and
     left out; a file that the user named and that cannot be read is a TapscopeError. `host` overrides the
-    host's name.
+    host's name; `told` is what the user says about times that a log does not tell.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     counters: Counter[str] = Counter()
     loaded = []
     for path, named in host_files(given):
         try:
-            log = read_host_log(path)
+            log = read_host_log(path, told)
         except TapscopeError:
             if named:
                 raise
@@ -73,7 +71,13 @@ def load_host_files(
 
 
 def _unit(counter: str) -> str:
-    return "files" if counter.endswith("_file") else "times" if counter.endswith("_reset") else "lines"
+    if counter.endswith("_file"):
+        return "files"
+    if counter.endswith(("_reset", "_wrap", "went_back", "restart")):
+        return "times"
+    if counter.endswith(("_value", "not_counted")):
+        return "values"
+    return "samples" if counter.endswith("_sample") else "lines"
 
 
 def host_name(path: Path, log: HostLog) -> str:
@@ -87,7 +91,7 @@ def host_name(path: Path, log: HostLog) -> str:
     return match["host"] if match else path.absolute().parent.name
 
 
-def read_host_log(path: Path) -> HostLog:
+def read_host_log(path: Path, told: Told = NOTHING_TOLD) -> HostLog:
     """Read one file with the reader that its first lines call for."""
     try:
         with path.open("rb") as file:
@@ -103,21 +107,23 @@ def read_host_log(path: Path) -> HostLog:
         first.append(line)
         if len(first) >= SNIFFED_LINES:
             break
-    reader = None
-    if any(STAMP.match(line) for line in first) and first[0].startswith("#"):
-        reader = read_raw
-    elif any(is_plot_header(line) for line in first):
-        reader = read_plot
-    elif first and first[0].lower().startswith("time_ns_begin"):
-        reader = read_cgroup
+    reader = next((known for known in READERS if known.sniff(first)), None)
     if reader is None:
         raise TapscopeError(
             "no host-monitor reader knows this file" if first else "this file is empty",
             path=path,
             offset=0,
-            remedy="Known are Collectl raw and plot files (also .gz) and cgroup_cpu.csv.",
+            remedy=f"Known are: {', '.join(known.name for known in READERS)}; all also as .gz.",
         )
-    log = reader(_chained(first, lines), str(path))
+    log = reader.read(_chained(first, lines), str(path), told)
+    kinds: Counter[str] = Counter()
+    for table in log.tables:  # one recording with other options than the next: a table of its own
+        kinds[table.kind] += 1
+        if kinds[table.kind] > 1:
+            table.kind = f"{table.kind}_{kinds[table.kind]}"
+    bad_values = sum(table.bad_values for table in log.tables)
+    if bad_values:
+        log.counters["host.bad_value"] = log.counters.get("host.bad_value", 0) + bad_values
     if cut:
         log.counters["host.truncated_file"] = log.counters.get("host.truncated_file", 0) + 1
         log.warnings.append(cut[0])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.hostmon.samples import Float, HostTable, Series, share
+from tapscope.hostmon.samples import Float, HostTable, Series, recordings, share
 
 CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
 DISK = (
@@ -37,15 +37,18 @@ class RawRecords:
 
     def __init__(self) -> None:
         self.stamps: list[int] = []
+        self.wraps = 0
         self.rows: dict[str, tuple[list[int], list[str], list[list[int]]]] = defaultdict(lambda: ([], [], []))
         self.named: dict[str, tuple[list[int], list[dict[str, Any]]]] = defaultdict(lambda: ([], []))
-        self.processes: tuple[list[int], list[int], list[dict[str, Any]]] = ([], [], [])
+        self.processes: dict[str, tuple[list[int], list[int], list[dict[str, Any]]]] = {}
 
     def add_row(self, kind: str, key: str, values: Sequence[str], width: int) -> None:
         """A line of numbers that belongs to one CPU, disk or interface. Older kernels have fewer: 0."""
         if len(values) < 4:
             raise ValueError(values)
         numbers = [int(v) for v in values[:width]]
+        if max(numbers) >= 1 << 63 or min(numbers) < -(1 << 63):
+            raise ValueError(values)
         samples, keys, rows = self.rows[kind]
         samples.append(len(self.stamps) - 1)
         keys.append(key)
@@ -57,9 +60,9 @@ class RawRecords:
         samples.append(len(self.stamps) - 1)
         rows.append(values)
 
-    def add_process(self, pid: int, values: dict[str, Any]) -> None:
-        """What one sample says about a process."""
-        samples, pids, rows = self.processes
+    def add_process(self, kind: str, pid: int, values: dict[str, Any]) -> None:
+        """What one sample says about a process or a thread."""
+        samples, pids, rows = self.processes.setdefault(kind, ([], [], []))
         samples.append(len(self.stamps) - 1)
         pids.append(pid)
         rows.append(values)
@@ -70,6 +73,7 @@ def tables_of(records: RawRecords, hz: int, page_bytes: int) -> tuple[list[HostT
     stamps = np.array(records.stamps, dtype=np.int64)
     made: list[HostTable] = []
     resets = 0
+    part = recordings(stamps)
     for kind, names, derive in (("cpu", CPU, _cpu), ("disk", DISK, _disk), ("net", NET, _net)):
         if kind not in records.rows:
             continue
@@ -83,7 +87,8 @@ def tables_of(records: RawRecords, hz: int, page_bytes: int) -> tuple[list[HostT
         for name, chosen in groups:
             if not chosen.any():
                 continue
-            series = Series(key[chosen], stamps[np.array(samples)[chosen]])
+            at = np.array(samples)[chosen]
+            series = Series(key[chosen], stamps[at], part[at])
             table = _started(name, series)
             if name != "collectl_cpu":
                 label = {"cpu": "core", "disk": "disk", "net": "interface"}[kind]
@@ -94,14 +99,15 @@ def tables_of(records: RawRecords, hz: int, page_bytes: int) -> tuple[list[HostT
             columns = dict(zip(names, series.sorted(matrix[chosen]).T, strict=True))
             derive(table, series, columns)
             resets += series.resets
+            records.wraps += series.wraps
             made.append(table)
     for kind in ("stat", "memory", "vmstat", "tcp"):
         if kind in records.named:
             table, down = _named(kind, records, stamps)
             made.append(table)
             resets += down
-    if records.processes[0]:
-        table, down = _processes(records, stamps, hz, page_bytes)
+    for kind in records.processes:
+        table, down = _processes(kind, records, stamps, hz, page_bytes)
         made.append(table)
         resets += down
     return made, resets
@@ -183,25 +189,34 @@ def _is_counter(kind: str, name: str) -> bool:
 
 def _named(kind: str, records: RawRecords, stamps: NDArray[np.int64]) -> tuple[HostTable, int]:
     samples, rows = records.named[kind]
-    series = Series(np.zeros(len(samples), dtype=np.int64), stamps[np.array(samples)])
+    at = np.array(samples)
+    series = Series(np.zeros(len(samples), dtype=np.int64), stamps[at], recordings(stamps)[at])
     table = _started(f"collectl_{kind}", series)
     for name in dict.fromkeys(name for row in rows for name in row):
-        values = np.array([row.get(name, np.nan) for row in rows])
-        if values.dtype == np.float64 and kind != "stat" and np.all(values == np.floor(values)):
+        found = [row.get(name, np.nan) for row in rows]
+        values = np.array(found, dtype=np.float64 if any(abs(value) >= 1 << 63 for value in found) else None)
+        if (
+            values.dtype == np.float64
+            and kind != "stat"
+            and np.all(values == np.floor(values))
+            and np.all(np.abs(values) < 2**62)
+        ):
             values = values.astype(np.int64)
         values = series.sorted(values)
         table.add(name, values, "KiB" if kind == "memory" and not name.startswith("HugePages_") else "")
         if _is_counter(kind, name):
             table.add(f"{name}_per_s", series.rate(values), "1/s", "")
+    records.wraps += series.wraps
     return table, series.resets
 
 
 def _processes(
-    records: RawRecords, stamps: NDArray[np.int64], hz: int, page_bytes: int
+    kind: str, records: RawRecords, stamps: NDArray[np.int64], hz: int, page_bytes: int
 ) -> tuple[HostTable, int]:
-    samples, pids, rows = records.processes
-    series = Series(np.array(pids, dtype=np.int64), stamps[np.array(samples)])
-    table = _started("collectl_process", series)
+    samples, pids, rows = records.processes[kind]
+    at = np.array(samples)
+    series = Series(np.array(pids, dtype=np.int64), stamps[at], recordings(stamps)[at])
+    table = _started(f"collectl_{kind}", series)
     table.add("pid", series.sorted(np.array(pids, dtype=np.int64)))
     for name in ("command", "state"):
         table.add(name, [rows[i].get(name, "") for i in series.order])
@@ -228,4 +243,5 @@ def _processes(
     for name in ("io_read_bytes", "io_write_bytes"):
         if name in known:
             table.add(f"{name[3:]}_per_s", series.rate(known[name]), "bytes/s", "")
+    records.wraps += series.wraps
     return table, series.resets

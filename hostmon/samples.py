@@ -7,6 +7,7 @@ values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,14 @@ class HostTable:
     columns: dict[str, Any] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     originals: dict[str, str] = field(default_factory=dict)
+    bad_values: int = 0  # damaged values in columns of numbers; they are empty
+
+    def add_log_column(self, name: str, values: Sequence[Any], unit: str = "", original: str = "") -> Any:
+        """Append a column as the log has it, typed; returns its values."""
+        found, bad = measured(values)
+        self.bad_values += bad
+        self.add(name, found, unit, original)
+        return found
 
     def add(self, name: str, values: Any, unit: str = "", original: str | None = None) -> None:
         """Append a column; `original` is the log's own name of it ('' for a derived one)."""
@@ -46,18 +55,28 @@ class HostLog:
     warnings: list[str] = field(default_factory=list)
 
 
-class Series:
-    """Rows of one or several series (one per disk, CPU, process, ...), in order of series, then time."""
+WORD = 2**32
+"""Where a 32-bit counter starts again."""
 
-    def __init__(self, key: NDArray[Any], end_ns: Int) -> None:
-        self.order = np.lexsort((end_ns, key))
-        sorted_key, sorted_end = key[self.order], end_ns[self.order]
+
+class Series:
+    """Rows of one or several series (one per disk, CPU, process, ...), in order of series, then time.
+
+    `recording` numbers the stretches of a log between which its clock went back or it was started again: no
+    sample reaches from one into the next.
+    """
+
+    def __init__(self, key: NDArray[Any], end_ns: Int, recording: Int | None = None) -> None:
+        part = np.zeros(len(end_ns), dtype=np.int64) if recording is None else recording
+        self.order = np.lexsort((end_ns, part, key))
+        sorted_key, sorted_part, sorted_end = key[self.order], part[self.order], end_ns[self.order]
         self.first = np.ones(len(end_ns), dtype=np.bool_)
-        self.first[1:] = sorted_key[1:] != sorted_key[:-1]
+        self.first[1:] = (sorted_key[1:] != sorted_key[:-1]) | (sorted_part[1:] != sorted_part[:-1])
         self.end_ns: Int = sorted_end
         self.begin_ns: Int = np.concatenate([sorted_end[:1], sorted_end[:-1]])
         self.begin_ns[self.first] = -1
         self.resets = 0
+        self.wraps = 0
 
     def sorted(self, values: NDArray[Any]) -> NDArray[Any]:
         """A column in the order of the series."""
@@ -66,13 +85,21 @@ class Series:
     def delta(self, values: NDArray[Any]) -> Float:
         """Increase of a counter (already sorted) since the previous sample.
 
-        NaN for the first sample and where the counter went down (it was reset or wrapped; counted in
-        `resets`).
+        NaN for the first sample and where the counter went down because it was reset (counted in `resets`).
+        A counter of 32 bits that starts again at 2^32 goes on (counted in `wraps`): one that never was
+        above, and whose step is then no more than four times the largest other one. 64-bit counters do not
+        come round.
         """
         step = np.full(len(values), np.nan)
         step[1:] = np.diff(values)
         step[self.first] = np.nan
         down = step < 0
+        if down.any() and np.nanmax(values) < WORD:
+            usual = np.max(step, initial=0.0, where=step >= 0)
+            round_ = down & (step + WORD <= 4 * usual)
+            step[round_] += WORD
+            self.wraps += int(round_.sum())
+            down &= ~round_
         self.resets += int(down.sum())
         step[down] = np.nan
         return step
@@ -104,7 +131,62 @@ def share(part: Float, whole: Float) -> Float:
     return out
 
 
+def recordings(end_ns: Int) -> Int:
+    """Number of the stretch that each sample belongs to; a new one begins where the log's clock went back."""
+    part = np.zeros(len(end_ns), dtype=np.int64)
+    part[1:] = np.cumsum(np.diff(end_ns) < 0)
+    return part
+
+
+MOSTLY = 0.9
+"""A column is of numbers when so many of its values are; the rest were damaged."""
+
+
+def typed(values: Sequence[Any]) -> Any:
+    """int64 or float64 (None and '' are NaN) where every value is a number, else the values as a list of
+    texts."""
+    if any(value is None or value == "" for value in values):
+        if all(value is None or value == "" for value in values):
+            return [None] * len(values)
+        full = [np.nan if value is None or value == "" else value for value in values]
+        try:
+            return np.array(full, dtype=np.float64)
+        except (ValueError, TypeError):
+            return [None if value is None or value == "" else str(value) for value in values]
+    if not any(isinstance(value, float) for value in values):  # which would be cut to integers
+        try:
+            return np.array(values, dtype=np.int64)
+        except (ValueError, OverflowError, TypeError):
+            pass
+    try:
+        return np.array(values, dtype=np.float64)
+    except (ValueError, OverflowError, TypeError):
+        return [str(value) for value in values]
+
+
+def measured(values: Sequence[Any]) -> tuple[Any, int]:
+    """A column as `typed`, and how many damaged values in a column of numbers were left empty."""
+    found = typed(values)
+    if isinstance(found, np.ndarray):
+        return found, 0
+    numbers: list[float | None] = []
+    bad = known = 0
+    for value in found:
+        try:
+            numbers.append(None if value is None else float(value))
+            known += value is not None
+        except ValueError:
+            numbers.append(None)
+            bad += 1
+    if bad and known >= MOSTLY * (known + bad):
+        return typed(numbers), bad
+    return found, 0
+
+
 def stamp_ns(text: str) -> int:
-    """Nanoseconds of a decimal number of seconds ("1795219720.751"), exact."""
+    """Nanoseconds of a decimal number of seconds ("1795219720.751"), exact. ValueError for more
+    seconds than a clock has."""
     whole, _, fraction = text.partition(".")
+    if len(whole) > 10:
+        raise ValueError(text)
     return int(whole) * 1_000_000_000 + int((fraction + "000000000")[:9])

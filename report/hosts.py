@@ -20,6 +20,11 @@ CPU_SOURCES = {
     "cgroup_cpu": "control group of the host",
     "collectl_cpu": "whole machine",
     "collectl_plot": "whole machine",
+    "sadf_cpu": "whole machine",
+    "mpstat_cpu": "whole machine",
+    "sar_cpu": "whole machine",
+    "iostat_cpu": "whole machine",
+    "vmstat": "whole machine",
 }
 LOOPBACK = "lo"
 KIBIBYTE = 1024.0

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapscope.hostmon.cgroup import read_cgroup
-from tapscope.hostmon.fuse import by_window, cpu_by_window, host_of_node, node_cpu, resample
+from tapscope.hostmon.fuse import by_window, cpu_by_window, gc_share, host_of_node, node_cpu, resample
 from tapscope.hostmon.load import host_files, load_host_files
 from tapscope.store import tables
 from tapscope.store.errors import TapscopeError
@@ -186,4 +186,28 @@ def test_recorded_collectl_gives_the_cpu_of_its_host(run):
     edges = stamps["end_ns"]
     cpu = cpu_by_window(run, "web", edges)
     assert cpu.kind == "collectl_cpu"
+    np.testing.assert_allclose(cpu.busy, stamps["busy_pct"][1:])
+
+
+def test_the_share_of_collections_is_the_overlap_of_their_pauses(run, tmp_path):
+    folder = tmp_path / "hosts" / "app"
+    folder.mkdir(parents=True)
+    (folder / "gc.log").write_text(
+        "[2026-11-21T06:00:00.100+0000][gc] GC(0) Pause Young (Allocation Failure) 12M->2M(46M) 20.000ms\n"
+        "[2026-11-21T06:00:00.160+0000][info][gc] GC(1) Pause Full (System.gc()) 12M->2M(46M) 30.000ms\n"
+    )
+    load_host_files(run, tmp_path)
+    start = 1795240800 * 1000 * MS
+    edges = start + np.array([0, 50, 100, 150, 200]) * MS
+    np.testing.assert_allclose(gc_share(run, "app", edges), [0, 0.4, 0.4, 0.2])
+    assert gc_share(run, "db", edges) is None
+
+
+@pytest.mark.parametrize("name", ["sadf.json.gz", "mpstat.txt", "iostat.json", "vmstat.txt", "sar.txt.gz"])
+def test_cpu_is_found_in_whatever_log_has_it(run, name):
+    load_host_files(run, HOSTS.parent / "hostlogs" / name, host="box")
+    kind = next(t.kind for t in run.dynamic_tables() if t.kind.endswith("_cpu") or t.kind == "vmstat")
+    stamps = run.read_dynamic(f"host_{kind}_box", ["end_ns", "busy_pct"])
+    cpu = cpu_by_window(run, "box", stamps["end_ns"])
+    assert cpu is not None
     np.testing.assert_allclose(cpu.busy, stamps["busy_pct"][1:])

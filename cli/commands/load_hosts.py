@@ -13,20 +13,41 @@ from tapscope.cli.options import JSON, RUN
 @RUN
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--host", metavar="NAME", help="Host of these files, when neither folder nor file tells.")
+@click.option(
+    "--zone", metavar="NAME", help="Time zone of logs that name none, such as Europe/Berlin or +0200."
+)
+@click.option(
+    "--start",
+    metavar="TIME",
+    help="When the program was started whose log counts seconds since then (GC logs, perf): "
+    "a date in ISO 8601, or seconds since 1970.",
+)
 @JSON
-def load_hosts(run_path: Path, paths: tuple[Path, ...], host: str | None, as_json: bool) -> None:
-    """Load Collectl raw and plot files (also .gz) and cgroup_cpu.csv files into a run.
+def load_hosts(
+    run_path: Path,
+    paths: tuple[Path, ...],
+    host: str | None,
+    zone: str | None,
+    start: str | None,
+    as_json: bool,
+) -> None:
+    """Load logs of host monitors and of JVMs' garbage collectors into a run.
 
-    PATH is a file or a folder. Of a folder hosts/NAME/... the host is NAME; else the file's header says it.
-    Loading a file again replaces what was loaded from it.
+    PATH is a file or a folder; files may be compressed with gzip. Known are Collectl raw and plot files,
+    sadf, sar, iostat, mpstat, pidstat, vmstat, perf stat, esxtop, GC logs of every JDK, and stamped copies of
+    the kernel's pressure, control-group, lock_stat and cpufreq files (docs/hosts.md).
+
+    Of a folder hosts/NAME/... the host is NAME; else the file's header says it. Loading a file again replaces
+    what was loaded from it.
     """
     from tapscope.cli import show
     from tapscope.cli.output import note, print_json
+    from tapscope.hostmon.clock import told
     from tapscope.hostmon.load import load_host_files
     from tapscope.store.runfile import RunFile
 
     with RunFile.open(run_path, write=True) as run:
-        loaded = load_host_files(run, list(paths), host)
+        loaded = load_host_files(run, list(paths), host, told(zone, start))
     if as_json:
         print_json(loaded)
     else:

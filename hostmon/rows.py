@@ -1,0 +1,125 @@
+"""Rows of one kind as a reader finds them, and the table they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tapscope.hostmon.samples import Float, HostTable, Int, Series, typed
+from tapscope.store.dynamic import folded
+
+TOO_MANY = 1800  # columns of a table: SQLite has 2000, and derived ones come on top
+
+
+def no_unit(name: str) -> str:
+    """Unit of columns whose log tells none."""
+    return ""
+
+
+class Rows:
+    """Rows (time, key, values) of one kind. Rows may have different columns; what a row lacks is empty."""
+
+    def __init__(self, kind: str, key: str = "", unit: Callable[[str], str] = no_unit) -> None:
+        self.kind = kind
+        self.key = key  # name of the column that tells series apart: disk, interface, core; '' none
+        self.unit = unit
+        self.end_ns: list[int] = []
+        self.begin_ns: list[int] = []  # -1: the sample before tells
+        self._keys: dict[str, int] = {}
+        self._key_of: list[int] = []
+        self._parts: dict[tuple[str, ...], tuple[list[int], list[Sequence[Any]]]] = {}
+        self._recording: list[int] = []
+        self._number = 0
+        self._amended: dict[tuple[str, ...], dict[int, tuple[Any, ...]]] = {}
+        self.went_back = 0
+
+    def __len__(self) -> int:
+        return len(self.end_ns)
+
+    def add(
+        self, end_ns: int, names: tuple[str, ...], values: Sequence[Any], key: str = "", begin_ns: int = -1
+    ) -> None:
+        """One row. `names` should be the same object for rows of the same columns."""
+        if self.end_ns and end_ns < self.end_ns[-1]:
+            self.restart()
+            self.went_back += 1
+        rows, taken = self._parts.setdefault(names, ([], []))
+        rows.append(len(self.end_ns))
+        taken.append(values)
+        self.end_ns.append(end_ns)
+        self.begin_ns.append(begin_ns)
+        self._key_of.append(self._keys.setdefault(key, len(self._keys)))
+        self._recording.append(self._number)
+
+    def amend(self, more: dict[str, Any]) -> None:
+        """Columns that a later line tells about the last row; nothing when there is none."""
+        if self.end_ns:
+            self._amended.setdefault(tuple(more), {})[len(self.end_ns) - 1] = tuple(more.values())
+
+    def restart(self) -> None:
+        """The recording was started again: the next sample does not reach back to the one before."""
+        self._number += 1
+
+    def series(self) -> Series:
+        """Order of the rows in the table: by key, recording and time."""
+        return Series(
+            np.array(self._key_of), np.array(self.end_ns, dtype=np.int64), np.array(self._recording)
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """The columns in order of their first row, at most as many as a table can hold."""
+        return tuple(dict.fromkeys(name for part in (*self._parts, *self._amended) for name in part))[
+            :TOO_MANY
+        ]
+
+    def raw_columns(self, order: Int) -> dict[str, list[Any]]:
+        """The values by name, in `order`; columns beyond what a table can hold are left out."""
+        out: dict[str, list[Any]] = {}
+        for name in self.names():
+            values: list[Any] = [None] * len(self.end_ns)
+            for part, (rows, taken) in self._parts.items():
+                if name in part:
+                    at = part.index(name)
+                    for row, given in zip(rows, taken, strict=True):
+                        values[row] = given[at]
+            for part, amended in self._amended.items():
+                if name in part:
+                    for row, given in amended.items():
+                        values[row] = given[part.index(name)]
+            out[name] = [values[i] for i in order]
+        return out
+
+    def table(self, rename: dict[str, str] | None = None) -> HostTable:
+        """The rows as a table: begin_ns, end_ns, the key, then every column; `rename` maps the log's names
+        to those of the table."""
+        table, _, _ = self.table_and_columns(rename)
+        return table
+
+    def table_and_columns(
+        self, rename: dict[str, str] | None = None
+    ) -> tuple[HostTable, Series, dict[str, Any]]:
+        """The table, its order and the typed columns by the log's names, for derived columns."""
+        series = self.series()
+        begin = np.array(self.begin_ns, dtype=np.int64)[series.order]
+        begin = np.where(begin >= 0, begin, series.begin_ns)
+        series.begin_ns = begin
+        table = HostTable(self.kind)
+        table.add("begin_ns", begin, "ns", "")
+        table.add("end_ns", series.end_ns, "ns", "")
+        if self.key:
+            texts = list(self._keys)
+            table.add(self.key, typed([texts[self._key_of[i]] for i in series.order]))
+        columns = {}
+        for name, values in self.raw_columns(series.order).items():
+            stored = (rename or {}).get(name) or folded(name)
+            while stored in table.columns:
+                stored += "_"
+            columns[name] = table.add_log_column(stored, values, self.unit(name), name)
+        return table, series, columns
+
+
+def numeric(values: Any) -> Float | None:
+    """The column as float64; None when it holds text."""
+    return values.astype(np.float64) if isinstance(values, np.ndarray) else None
