@@ -1,0 +1,178 @@
+"""The congestion point N*: the least load beyond which more load brings no more throughput (Wang, III-C).
+
+Two estimators stand beside each other. `intervention` is the paper's statistical intervention analysis on
+windows. `plateau` is the corner of the two asymptotes of the main sequence (Denning and Buzen's operational
+bounds): throughput cannot exceed n / S for n calls that take S each, nor the capacity C that is measured where
+the node is full, so that N* = C * S. It needs no windows. Both say when the data never reach congestion, and
+both have bootstrap intervals over blocks of time, as neighbouring moments are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from tapscope.analyze.main_sequence import Steps, full_periods, main_sequence
+from tapscope.analyze.service_time import Float
+
+BINS = 100
+TOLERANCE = 0.2
+"""Of the unsaturated slope: below it an increment is negligible (the paper's example)."""
+
+SAMPLES_PER_BIN = 40
+FEWEST_SLOPES = 5
+FULL = 1.25
+"""Times N*: a node that holds so many calls is full, whatever the exact corner."""
+
+SEEN = 0.01
+"""Share of all work that must be done while the node is full, for its capacity to be known."""
+
+DRAWS = 200
+SEED = 7
+
+
+@dataclass(frozen=True)
+class CongestionPoint:
+    """`n_star` calls with its 90 % bootstrap interval [`low`, `high`]; NaN and `reached` False: never congested.
+
+    `slope` is throughput per call inside while unsaturated and `capacity` the throughput at N* (both per second,
+    in the unit of the throughput given); `reason` says in words what was found.
+    """
+
+    n_star: float
+    low: float
+    high: float
+    reached: bool
+    slope: float
+    capacity: float
+    reason: str
+
+
+def intervention(load: Float, throughput: Float, *, bins: int = BINS, draws: int = DRAWS) -> CongestionPoint:
+    """The paper's method (Equations 1 and 2), one value of `load` and `throughput` (per second) per window.
+
+    The load is cut into even bins: `bins`, or fewer where there are less than SAMPLES_PER_BIN windows for each,
+    because a slope between two means of few windows is noise, and noise ends the sequence at once. Slopes are per
+    unit of load; n0 begins at FEWEST_SLOPES, as the t quantile of one degree of freedom rejects anything.
+    """
+    used = np.isfinite(load) & np.isfinite(throughput) & (load > 0)
+    load, throughput = load[used], throughput[used]
+    if len(load) < SAMPLES_PER_BIN * FEWEST_SLOPES:
+        return _not_reached(f"{len(load)} windows with load are too few")
+    bins = int(min(bins, max(len(load) // SAMPLES_PER_BIN, FEWEST_SLOPES)))
+    found = _intervene(load, throughput, bins)
+    if found is None:
+        return _not_reached("throughput grows with load over the whole range", _slope(load, throughput))
+    n_star, slope, capacity = found
+    drawn = _block_draws(
+        len(load), draws, lambda rows: (_intervene(load[rows], throughput[rows], bins) or (np.nan,))[0]
+    )
+    low, high = _interval(drawn, n_star)
+    return CongestionPoint(
+        n_star, low, high, True, slope, capacity, f"slope lost at bin of load {n_star:.3g} of {bins} bins"
+    )
+
+
+def _intervene(load: Float, throughput: Float, bins: int) -> tuple[float, float, float] | None:
+    low, high = float(load.min()), float(load.max())
+    if high <= low:
+        return None
+    at = np.minimum(((load - low) / (high - low) * bins).astype(np.int64), bins - 1)
+    count = np.bincount(at, minlength=bins)
+    some = count > 0
+    ld = np.bincount(at, load, bins)[some] / count[some]
+    tp = np.bincount(at, throughput, bins)[some] / count[some]
+    delta = np.concatenate([tp[:1] / ld[:1], np.diff(tp) / np.diff(ld)])
+    n = np.arange(1, len(delta) + 1)
+    mean = np.cumsum(delta) / n
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.sqrt(np.maximum(np.cumsum(delta**2) - n * mean**2, 0.0) / (n - 1))
+        bound = mean - student.ppf(0.95, n - 1) * spread
+    below = np.flatnonzero((n >= FEWEST_SLOPES) & (bound < TOLERANCE * delta[0]))
+    if not len(below):
+        return None
+    return float(ld[below[0]]), float(delta[0]), float(tp[below[0] :].mean())
+
+
+def plateau(
+    walk: Steps, seconds_per_work: float, *, relative_error: float = 0.0, draws: int = DRAWS
+) -> CongestionPoint:
+    """N* = capacity * `seconds_per_work` (service time of one unit of work under low load, and its standard error).
+
+    Capacity is the work per second of the periods in which more than FULL * N* calls are inside, found together
+    with N*. Not reached where there were hardly any, or where throughput still rises by more than TOLERANCE of its
+    first slope while the node is full.
+    """
+    total = float(walk.work.sum())
+    if total <= 0 or not seconds_per_work > 0:
+        return _not_reached("no call was completed")
+    slope = 1 / seconds_per_work
+    found = None
+    for level in np.unique(np.geomspace(1.5, max(float(walk.inside.max()), 1.5), 200).round(1)):
+        begin, length, work = full_periods(walk, level)
+        if work.sum() < SEEN * total:
+            break
+        corner = float(work.sum() / length.sum()) * seconds_per_work
+        if level >= FULL * corner:
+            found = corner, level, begin, length, work
+            break
+    if found is None:
+        return _not_reached("the node was hardly ever full", slope)
+    n_star, level, begin, length, work = found
+    sequence = main_sequence(walk)
+    above = sequence.level >= level
+    rising = _rise(sequence.level[above], sequence.seconds[above], sequence.work[above]) / slope
+    if rising > TOLERANCE:
+        return _not_reached(f"throughput still rises by {rising:.0%} of its first slope", slope)
+    drawn = _block_draws(
+        len(work), draws, lambda rows: float(work[rows].sum() / length[rows].sum()) * seconds_per_work
+    )
+    drawn *= 1 + relative_error * np.random.default_rng(SEED).standard_normal(len(drawn))
+    low, high = _interval(drawn, n_star)
+    reason = (
+        f"measured with {level:.3g} calls and more inside, {length.sum():.3g} s of {walk.seconds[-1]:.3g} s"
+    )
+    return CongestionPoint(n_star, low, high, True, slope, slope * n_star, reason)
+
+
+def _rise(level: Float, seconds: Float, work: Float) -> float:
+    """Slope of the rate over the level, weighted by the time spent there."""
+    if len(level) < 2:
+        return 0.0
+    rate = work / seconds
+    mean_level, mean_rate = np.average(level, weights=seconds), np.average(rate, weights=seconds)
+    spread = np.average((level - mean_level) ** 2, weights=seconds)
+    return (
+        float(np.average((level - mean_level) * (rate - mean_rate), weights=seconds) / spread)
+        if spread
+        else 0.0
+    )
+
+
+def _slope(load: Float, throughput: Float) -> float:
+    return float(throughput.sum() / load.sum())
+
+
+def _block_draws(n: int, draws: int, estimate: Callable[[np.ndarray], float]) -> Float:
+    """Estimates on resampled rows, drawn in runs of n / 50 neighbours."""
+    random = np.random.default_rng(SEED)
+    run = max(n // 50, 1)
+    starts = random.integers(0, n, size=(draws, -(-n // run)))
+    rows = (starts[:, :, None] + np.arange(run)) % n
+    return np.array([estimate(row.ravel()[:n]) for row in rows], dtype=np.float64)
+
+
+def _interval(drawn: Float, value: float) -> tuple[float, float]:
+    drawn = drawn[np.isfinite(drawn)]
+    if len(drawn) < 20:
+        return float("nan"), float("nan")
+    low, high = np.quantile(drawn, [0.05, 0.95])
+    return float(min(low, value)), float(max(high, value))
+
+
+def _not_reached(reason: str, slope: float = float("nan")) -> CongestionPoint:
+    nan = float("nan")
+    return CongestionPoint(nan, nan, nan, False, slope, nan, reason)

@@ -1,0 +1,104 @@
+"""What a node gets done, as a function of how many calls are inside it: the main sequence (Wang, III, Fig. 5c).
+
+Windows blur it: a call works in one window and counts in another, and windows of high throughput empty the
+queue, which biases every mean taken at a given load. Here the rate at each level is taken without windows, by
+occurrence and exposure: the work that was completed while n calls were inside, over the time that n calls were
+inside. `full_periods` goes further for the capacity, see there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.analyze.load import Int
+from tapscope.analyze.service_time import Float
+
+EXACT_LEVELS = 128
+"""Levels that have a bin of their own; above, 16 bins per octave."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Arrivals and departures of a node in order of time: `inside` calls right after `seconds` (since the first).
+
+    `work` is what was completed there. Before the first step nobody is inside.
+    """
+
+    seconds: Float
+    inside: NDArray[np.int64]
+    work: Float
+
+
+@dataclass(frozen=True)
+class MainSequence:
+    """Per bin of levels that was entered: mean `level`, `seconds` spent there, `work` completed there."""
+
+    level: Float
+    seconds: Float
+    work: Float
+
+    def rate(self) -> Float:
+        """Work per second at each level."""
+        return self.work / self.seconds
+
+
+def steps(begin_ns: Int, end_ns: Int, work: Float, left_out: tuple[Int, Int] | None = None) -> Steps:
+    """Steps of calls that were inside from `begin_ns` to `end_ns`.
+
+    `work` is what each counts when it completes (1, or work units; 0: its departure was not seen). `left_out` are
+    begins and ends of disjoint intervals, in order: the clock does not run in them.
+    """
+    at = np.concatenate([begin_ns, end_ns])
+    step = np.concatenate([np.ones(len(begin_ns), dtype=np.int64), -np.ones(len(end_ns), dtype=np.int64)])
+    done = np.concatenate([np.zeros(len(begin_ns)), work])
+    if left_out is not None and len(left_out[0]):
+        at = at - _left_out_before(at, *left_out)
+    order = np.argsort(at, kind="stable")  # begins before ends: a call of no length is never at a level of -1
+    seconds = (at[order] - at.min(initial=np.iinfo(np.int64).max)) / 1e9
+    return Steps(seconds, np.cumsum(step[order]), done[order])
+
+
+def _left_out_before(at: Int, begin: Int, end: Int) -> Int:
+    whole = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(end - begin)])
+    last = np.searchsorted(begin, at, side="right")
+    inside = np.where(last > 0, np.maximum(end[np.maximum(last - 1, 0)] - at, 0), 0)
+    return whole[last] - inside
+
+
+def main_sequence(walk: Steps) -> MainSequence:
+    """Time and work by level. A completion belongs to the level that it ends."""
+    before = np.concatenate([np.zeros(1, dtype=np.int64), walk.inside[:-1]])
+    stay = np.diff(walk.seconds, prepend=walk.seconds[:1])
+    beyond = np.log2(np.maximum(before, EXACT_LEVELS) / EXACT_LEVELS) * 16
+    bins = np.where(before < EXACT_LEVELS, before, EXACT_LEVELS + beyond.astype(np.int64))
+    seconds = np.bincount(bins, stay)
+    used = (seconds > 0) & (np.arange(len(seconds)) > 0)  # nothing is done where nobody is inside
+    return MainSequence(
+        (np.bincount(bins, stay * before)[used]) / seconds[used],
+        seconds[used],
+        np.bincount(bins, walk.work)[used],
+    )
+
+
+def full_periods(walk: Steps, level: float) -> tuple[Float, Float, Float]:
+    """Periods in which at least `level` calls were inside: begin (s), length (s), work.
+
+    A period counts from its first completion to its last, without the work of the first: between completions lie
+    whole services. From the edge on, the first one would be seen in part only, which makes a node look faster the
+    less its service times vary.
+    """
+    full = np.concatenate([[False], walk.inside >= level, [False]])
+    opens = np.flatnonzero(full[1:] & ~full[:-1])  # step that entered
+    closes = np.flatnonzero(~full[1:] & full[:-1])  # step that left, itself a completion that counts
+    closes = np.minimum(closes, len(walk.inside) - 1)
+    done = np.concatenate([np.zeros(1), np.cumsum(walk.work)])
+    ended = np.flatnonzero(walk.work > 0)
+    first = np.searchsorted(ended, opens, side="right")
+    last = np.searchsorted(ended, closes, side="right") - 1
+    some = first < last
+    first, last = ended[first[some]], ended[last[some]]
+    begin = walk.seconds[first]
+    return begin, walk.seconds[last] - begin, done[last + 1] - done[first + 1]

@@ -1,0 +1,107 @@
+"""What TCP says about a listener: connections that it refused or kept waiting, and what that cost whom.
+
+A full accept queue shows as SYNs that are sent again after 1 s, 3 s, 7 s (the server dropped them without a
+word), before any server log knows of the request. Zero windows say that a receiver does not read;
+retransmissions towards one side say that the path or that side lost packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.analyze.load import Int
+from tapscope.store.codes import CloseHow
+
+RETRY_NS = 900_000_000
+"""A connection that took longer than this to be set up waited for a SYN to be sent again."""
+
+
+@dataclass(frozen=True)
+class ListenerEvidence:
+    """Of one listener. Counts of connections, packets or SYNs; times int64 ns; -1 where none was observed."""
+
+    server_addr: int
+    server_port: int
+    connections: int
+    handshakes: int
+    syn_retransmits: int
+    unanswered_syns: int
+    resets: int
+    refused: int
+    zero_windows_to_client: int
+    zero_windows_to_server: int
+    retransmits_to_client: int
+    retransmits_to_server: int
+    setup_median_ns: int
+    setup_max_ns: int
+    waited: int
+    """Connections that were set up only after a SYN was sent again."""
+
+
+def listeners(connections: Mapping[str, NDArray[Any]]) -> list[ListenerEvidence]:
+    """Evidence by listener, most trouble (SYNs sent again, then resets) first."""
+    key = connections["server_addr"].astype(np.int64) << 16 | connections["server_port"].astype(np.int64)
+    found = [_listener(connections, np.flatnonzero(key == k)) for k in np.unique(key)]
+    return sorted(found, key=lambda one: (-one.syn_retransmits, -one.resets, -one.connections))
+
+
+def _listener(connections: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> ListenerEvidence:
+    def total(name: str) -> int:
+        return int(connections[name][rows].sum())
+
+    syn, established = connections["syn_ns"][rows], connections["established_ns"][rows]
+    setup = (established - syn)[(syn >= 0) & (established >= 0)]
+    silent = (syn >= 0) & (established < 0)
+    reset = connections["close_how"][rows] == CloseHow.RST
+    return ListenerEvidence(
+        server_addr=int(connections["server_addr"][rows[0]]),
+        server_port=int(connections["server_port"][rows[0]]),
+        connections=len(rows),
+        handshakes=len(setup),
+        syn_retransmits=total("syn_retransmits"),
+        unanswered_syns=int((silent & ~reset).sum()),
+        resets=int((reset & ~silent).sum()),
+        refused=int((silent & reset).sum()),
+        zero_windows_to_client=total("zero_windows_to_client"),
+        zero_windows_to_server=total("zero_windows_to_server"),
+        retransmits_to_client=total("retransmits_to_client"),
+        retransmits_to_server=total("retransmits_to_server"),
+        setup_median_ns=int(np.median(setup)) if len(setup) else -1,
+        setup_max_ns=int(setup.max()) if len(setup) else -1,
+        waited=int((setup > RETRY_NS).sum()),
+    )
+
+
+def set_up_ns(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[Any]]) -> Int:
+    """What setting up its connection added to each call, ns: SYN to handshake for the first call on it, else 0.
+
+    A client that opens a connection for a request waits for both; the server's own log knows of the second only.
+    """
+    out = np.zeros(len(calls["conn"]), dtype=np.int64)
+    if not len(out):
+        return out
+    order = np.lexsort((calls["arrive_ns"], calls["conn"]))
+    conn = calls["conn"][order]
+    first = order[np.concatenate([[True], conn[1:] != conn[:-1]])]
+    syn, established = (connections[name][calls["conn"][first]] for name in ("syn_ns", "established_ns"))
+    seen = (syn >= 0) & (established >= syn)
+    out[first[seen]] = (established - syn)[seen]
+    return out
+
+
+def overflow_times(connections: Mapping[str, NDArray[Any]]) -> dict[tuple[int, int], Int]:
+    """By (server_addr, server_port): when SYNs were sent that got no answer, ns, in order.
+
+    Only the first SYN of a connection has its time recorded, which is when the accept queue was full.
+    """
+    hit = np.flatnonzero((connections["syn_retransmits"] > 0) & (connections["syn_ns"] >= 0))
+    out: dict[tuple[int, int], list[int]] = {}
+    for row in hit[np.argsort(connections["syn_ns"][hit], kind="stable")]:
+        at = int(connections["server_addr"][row]), int(connections["server_port"][row])
+        out.setdefault(at, []).append(int(connections["syn_ns"][row]))
+    return {at: np.array(times, dtype=np.int64) for at, times in out.items()}
