@@ -27,7 +27,7 @@ FEWEST_SLOPES = 5
 FULL = 1.25
 """Times N*: a node that holds so many calls is full, whatever the exact corner."""
 
-SEEN = 0.01
+SEEN = 0.05
 """Share of all work that must be done while the node is full, for its capacity to be known."""
 
 DRAWS = 200

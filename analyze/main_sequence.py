@@ -77,9 +77,9 @@ def main_sequence(walk: Steps) -> MainSequence:
     seconds = np.bincount(bins, stay)
     used = (seconds > 0) & (np.arange(len(seconds)) > 0)  # nothing is done where nobody is inside
     return MainSequence(
-        (np.bincount(bins, stay * before)[used]) / seconds[used],
-        seconds[used],
-        np.bincount(bins, walk.work)[used],
+        np.asarray(np.bincount(bins, stay * before)[used] / seconds[used], dtype=np.float64),
+        np.asarray(seconds[used], dtype=np.float64),
+        np.asarray(np.bincount(bins, walk.work)[used], dtype=np.float64),
     )
 
 

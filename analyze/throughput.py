@@ -50,14 +50,14 @@ def work_units(begin_ns: Int, end_ns: Int, units: Float, edges_ns: Int, *, sprea
     if not spread:
         window = np.searchsorted(edges_ns, end_ns, side="right") - 1
         seen = (window >= 0) & (window < len(edges_ns) - 1)
-        return np.bincount(window[seen], weights=units[seen], minlength=len(edges_ns) - 1)
+        done = np.bincount(window[seen], units[seen], len(edges_ns) - 1)
+        return np.asarray(done, dtype=np.float64)
     origin = int(edges_ns[0])
     begin, end, at = begin_ns - origin, end_ns - origin, (edges_ns - origin).astype(np.float64)
     length = end - begin
     rate = np.divide(units, length, out=np.zeros(len(units)), where=length > 0)
-    done = _ramps(begin, rate, at) - _ramps(end, rate, at)
     at_once = length <= 0
-    out = np.diff(done)
+    out: Float = np.diff(_ramps(begin, rate, at) - _ramps(end, rate, at))
     if at_once.any():
         out += work_units(begin_ns[at_once], end_ns[at_once], units[at_once], edges_ns)
     return out

@@ -44,10 +44,11 @@ def closed_loop(
     speeds: tuple[float, ...] = (1.0,),
     busy: bool = True,
 ) -> Queue:
-    """Users think and call; `servers` serve first come, first served, Gamma service times of `shape` (1: exponential).
+    """Users think and call; `servers` serve in order; Gamma service times (`shape` 1: exponential).
 
-    Think times change a few times a second, so that the load covers its whole range (`busy` False: always
-    light). While the node stops it serves nobody: service under way goes on afterwards. Speed changes about once a second.
+    Think times change a few times a second, so that load covers its whole range; `busy` False keeps it light.
+    While the node stops it serves nobody: service under way goes on afterwards. Speed changes about once
+    a second.
     """
     rng = np.random.default_rng(seed)
     users = users or 6 * servers

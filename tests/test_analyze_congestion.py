@@ -89,7 +89,7 @@ def test_the_clock_stands_still_in_what_is_left_out() -> None:
 
 
 def test_work_units_make_mixed_classes_comparable() -> None:
-    """Wang III-B: classes of 30 and 10 ms, a unit of 10 ms; units follow the load where plain counts do not."""
+    """Wang III-B: classes of 30 and 10 ms, a unit of 10 ms; units follow load better than plain counts."""
     queue = closed_loop(8, (0.030, 0.010), 60, seed=9, shape=20, busy=True)
     service = service_of(queue)
     assert service.mean_ns() == pytest.approx([30e6, 10e6], rel=0.05)

@@ -43,7 +43,7 @@ def test_pit_response_time_by_end_and_by_start() -> None:
 
 
 def test_the_ladder_of_syn_retransmissions_is_told_from_slow_work() -> None:
-    """Most calls take 5 ms, some waited 1 s and some 3 s for their connection; a class of its own takes 60 ms."""
+    """Most calls take 5 ms, some waited 1 or 3 s for their connection; a class of its own takes 60 ms."""
     rng = np.random.default_rng(1)
 
     def around(ms: float, n: int) -> np.ndarray:
