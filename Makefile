@@ -11,6 +11,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SECONDS_PER_TARGET ?= 30
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+ACCURACY_ARGS ?=
 CAPTURE ?=
 EVENTS ?=
 
@@ -27,7 +28,7 @@ SOURCES := $(shell find $(FOLDERS) \( $(NOT_BUILT) \) -prune -o -type f -print) 
 SOURCE_LIST := $(shell mkdir -p .stamps && echo '$(sort $(SOURCES))' | cmp -s - .stamps/sources || \
                        echo '$(sort $(SOURCES))' > .stamps/sources)
 
-.PHONY: demo test lint format sanitize fuzz bench bench-capture install clean distclean help \
+.PHONY: demo test lint format sanitize fuzz bench bench-capture accuracy install clean distclean help \
         packages-demo packages-test packages-fuzz packages-bench cpp-tests source-tree FORCE
 
 help: ## this list
@@ -56,6 +57,9 @@ bench: packages-bench .stamps/installed .stamps/python-test ## benchmarks, with 
 
 bench-capture: packages-bench .stamps/installed ## the capture engine next to other programs (BENCH_ARGS=--full)
 	@setup/bench capture $(BENCH_ARGS)
+
+accuracy: .stamps/installed .stamps/python-test ## how right the matcher is where truth is known (ACCURACY_ARGS="--runs DIR --spans-dir DIR")
+	@setup/bench accuracy $(ACCURACY_ARGS)
 
 install: .stamps/installed ## set up, build and install into .venv only
 

@@ -260,6 +260,16 @@ def validation(
         print(f"  {reason}")
 
 
+def span_validation(
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]], counters: Mapping[str, int]
+) -> None:
+    """Tables of a span table's validation, and what could not be judged."""
+    for title, head, rows in tables:
+        print_table(title, head, rows)
+    for name, value in counters.items():
+        print(f"  {name.replace('_', ' ')}: {value}")
+
+
 def interfaces(names: Sequence[str], as_json: bool) -> None:
     """Interfaces, one per line."""
     if as_json:

@@ -22,10 +22,11 @@ from click.testing import CliRunner
 from tapscope.store.errors import TapscopeError
 from tapscope.validate.testbed import commands, packages, pcapfile, run, scrub
 from tapscope.validate.testbed.options import Options
+from tapscope.validate.testbed.scenarios import SCENARIOS
 from tapscope.validate.testbed.shell import attempt
 
 NOTES = Path("/run/tapscope-testbed")
-LACKING = packages.missing()
+LACKING = packages.missing(SCENARIOS["board"].needs)
 pytestmark = [
     pytest.mark.testbed,
     pytest.mark.root,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tapscope.validate.testbed import pcapfile, requests, truth
+from tapscope.validate.testbed import fanout, parts, pcapfile, requests, truth
 from tapscope.validate.testbed.checkouts import Checkouts
 from tapscope.validate.testbed.requests import Request, Unread
 from tapscope.validate.testbed.streams import Piece, Run, streams
@@ -115,3 +115,16 @@ def test_truth_is_written_with_its_header(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert rows == [{name: str(value) for name, value in call._asdict().items()}]
     assert tuple(rows[0]) == truth.COLUMNS
+
+
+def test_ids_of_parts_lead_back_to_the_request() -> None:
+    visitor = fanout.Visitor(1, 1, "write10")
+    asked = {visitor.request_id() for _ in range(50)}
+    named = parts.with_parts(asked, 3)
+    assert len(named) == 4 * len(asked)
+    assert {parts.whole(name) for name in named} == asked
+    assert Counter(parts.number(name) for name in named) == dict.fromkeys(range(4), len(asked))
+
+
+def test_without_parts_ids_stay_as_they_are() -> None:
+    assert parts.with_parts({"0-7"}, 0) == {"0-7"}

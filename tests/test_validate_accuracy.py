@@ -14,7 +14,7 @@ from tapscope.store.codes import LinkKind
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
 from tapscope.store.tables import Table
-from tapscope.validate import accuracy, tap, truth
+from tapscope.validate import accuracy, edges, tap, truth
 from tapscope.validate.accuracy import PathAccuracy
 from tapscope.validate.event_calls import Names
 from tapscope.validate.joining import last_before
@@ -43,7 +43,7 @@ def _judge(folder: Path, links: Table, truth_path: Path | None = None) -> PathAc
     return accuracy.paths(accuracy.from_run(seen, links, names), true)
 
 
-def _edge(found: PathAccuracy, pair: str) -> accuracy.EdgeAccuracy:
+def _edge(found: PathAccuracy, pair: str) -> edges.EdgeAccuracy:
     return next(edge for edge in found.edges if edge.pair == pair)
 
 
@@ -152,7 +152,7 @@ def test_concurrency_is_the_calls_in_flight_at_the_parent_s_node(world, folder):
         at = calls["arrive_ns"][child]
         known = calls["depart_ns"][apps] >= 0
         inside = known & (calls["arrive_ns"][apps] <= at) & (calls["depart_ns"][apps] > at)
-        low = max(low for low in accuracy.CONCURRENCY_BINS if low <= max(int(inside.sum()), 1))
+        low = max(low for low in edges.CONCURRENCY_BINS if low <= max(int(inside.sum()), 1))
         counted[low] = counted.get(low, 0) + 1
     table = {row["from"]: row["edges"] for row in found.concurrency if row["pair"] == "AJP->MYSQL"}
     assert table == counted
@@ -214,6 +214,33 @@ def test_an_id_that_comes_twice_belongs_to_the_call_that_is_open(world, tmp_path
     # AJP calls sent while both were open cannot be told apart by the ID; after the second has left they can.
     assert sum(late) <= 2
     assert found.counters.get("parent_not_captured", 0) == 0
+
+
+def test_of_parallel_calls_the_one_of_the_same_part_is_the_parent(tmp_path):
+    """A page (part 0) makes two calls to one server at once; both ask the database while both are open."""
+    rows = [  # ts_ns, src, sport, dst, dport, part; the page, its two calls, a statement of the first one
+        (10, "c", 1, "w", 80, 0),
+        (20, "w", 2, "a", 8080, 1),
+        (30, "w", 3, "a", 8080, 2),
+        (40, "a", 4, "d", 3306, 1),
+        (50, "a", 5, "d", 3306, 2),
+    ]
+    path = tmp_path / "calls.csv"
+    lines = [f"{at},{src},{sport},{dst},{dport},1,http,x,{part}" for at, src, sport, dst, dport, part in rows]
+    path.write_text("ts_ns,src,sport,dst,dport,tcp_seq,protocol,request_id,part\n" + "\n".join(lines) + "\n")
+    names = Names()
+    true = truth.read(path, names)
+    told = accuracy.LinkedCalls(
+        keys=true.keys,
+        depart_ns=np.array([100, 90, 80, 60, 70]),
+        parent=np.array([-1, 0, 0, 1, 2]),
+        kind=np.array([int(LinkKind.ROOT)] + [int(LinkKind.LINKED)] * 4),
+        probability=np.ones(5),
+    )
+    assert accuracy.paths(told, true).paths_correct == 1
+    told.parent[3] = 2  # the later of the two: what the request id alone would say
+    found = accuracy.paths(told, true)
+    assert (found.paths_correct, sum(edge.wrong for edge in found.edges)) == (0, 1)
 
 
 def test_an_export_of_links_is_judged_like_the_run_file(world, folder, tmp_path):

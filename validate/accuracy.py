@@ -4,11 +4,13 @@ Edge: the parent of one call. Path: the tree of calls of one transaction; it is 
 is there, none is there that does not belong, and every parent is right (METHOD 1). Completeness and accuracy
 of paths as vPath 2.1 defines them: correct paths / paths that exist, correct paths / paths reported.
 True parent of a call: of the calls with the same request ID that its own requester's address received, and
-whose stay holds its arrival, the one that arrived last.
+whose stay holds its arrival, the one that arrived last; a call that belongs to a part of the request (one of
+several calls at the same time) has its parent in that part, if there is one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import level
 from tapscope.store.codes import LinkKind
+from tapscope.validate.edges import EdgeAccuracy, busy, by_crowd, by_pair, calibration, rate, roots
 from tapscope.validate.event_calls import Names, Table
 from tapscope.validate.joining import last_before
 from tapscope.validate.tap import Tap
@@ -25,10 +27,6 @@ from tapscope.validate.truth import ONE_WAY, Keys, Truth, csv_rows, key_of, matc
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-PROBABILITY_BINS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
-CONCURRENCY_BINS = (1, 2, 3, 5, 9, 17, 33, 65)
-"""Lower ends; the last bucket is open."""
 
 _LINKS_KEY = ("ts_ns", "src", "sport", "dst", "dport", "tcp_seq")
 LINKS_NEEDED = tuple(f"child_{c}" for c in _LINKS_KEY) + tuple(f"parent_{c}" for c in _LINKS_KEY) + ("kind",)
@@ -51,22 +49,9 @@ class LinkedCalls:
 
 
 @dataclass(frozen=True)
-class EdgeAccuracy:
-    """One tier pair. edges = right + wrong + unlinked; accuracy = right / edges; wrong_join_rate = wrong /
-    linked."""
-
-    pair: str
-    edges: int
-    right: int
-    wrong: int
-    unlinked: int
-    accuracy: float
-    wrong_join_rate: float
-
-
-@dataclass(frozen=True)
 class PathAccuracy:
-    """Result of `paths`; every rate is NaN where nothing was there to be judged."""
+    """Result of `paths`; every rate is NaN where nothing was there to be judged. sure_wrong of the sure_edges
+    (probability from validate.edges.SURE on) are wrong."""
 
     edges: list[EdgeAccuracy]
     paths_exist: int
@@ -76,6 +61,8 @@ class PathAccuracy:
     accuracy: float
     calibration: list[dict[str, float]]
     calibration_error: float
+    sure_edges: int
+    sure_wrong: int
     concurrency: list[dict[str, Any]]
     counters: dict[str, int]
 
@@ -86,9 +73,15 @@ class PathAccuracy:
 
 def from_run(tap: Tap, links: Table, addresses: Names) -> LinkedCalls:
     """The links of a run file."""
-    conn = tap.calls["conn"]
-    codes = np.array([addresses.code(text) for text in tap.addresses], dtype=np.int64)
-    count = len(conn)
+    return from_tables(tap.calls, tap.connections, tap.addresses, links, addresses)
+
+
+def from_tables(
+    calls: Table, connections: Table, texts: Sequence[str], links: Table, addresses: Names
+) -> LinkedCalls:
+    """The links of a reconstruction; `texts` is the address list of its connections."""
+    codes = np.array([addresses.code(text) for text in texts], dtype=np.int64)
+    count = len(calls["conn"])
     parent = np.full(count, -1, dtype=np.int64)
     kind = np.full(count, int(LinkKind.UNKNOWN), dtype=np.int64)
     probability = np.zeros(count)
@@ -96,20 +89,20 @@ def from_run(tap: Tap, links: Table, addresses: Names) -> LinkedCalls:
     kind[links["child"]] = links["kind"]
     probability[links["child"]] = links["probability"]
     return LinkedCalls(
-        keys_of(tap, codes), tap.calls["depart_ns"].astype(np.int64), parent, kind, probability
+        keys_of(calls, connections, codes), calls["depart_ns"].astype(np.int64), parent, kind, probability
     )
 
 
-def keys_of(tap: Tap, codes: Ints) -> Keys:
-    """Keys of the calls of a run file; `codes` maps its address list."""
-    conn, connections = tap.calls["conn"], tap.connections
+def keys_of(calls: Table, connections: Table, codes: Ints) -> Keys:
+    """Keys of calls; `codes` maps the address list of the connections."""
+    conn = calls["conn"]
     return Keys(
-        tap.calls["arrive_ns"].astype(np.int64),
+        calls["arrive_ns"].astype(np.int64),
         codes[connections["client_addr"][conn]],
         connections["client_port"][conn].astype(np.int64),
         codes[connections["server_addr"][conn]],
         connections["server_port"][conn].astype(np.int64),
-        tap.calls["tcp_seq"].astype(np.int64),
+        calls["tcp_seq"].astype(np.int64),
     )
 
 
@@ -178,7 +171,12 @@ def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
     unseen &= ~one_way
     counters["truth_without_call"] = int(np.count_nonzero(unseen))
 
-    true_parent = _true_parents(linked, ids)
+    part = (
+        np.where(row_of >= 0, truth.part[row_of], 0)
+        if len(truth.keys)
+        else np.zeros(len(ids), dtype=np.int64)
+    )
+    true_parent = _true_parents(linked, ids, part)
     entry = _entry_listeners(linked.keys, judged, true_parent)
     is_root = judged & (true_parent < 0) & entry
     stray = judged & (true_parent < 0) & ~entry
@@ -192,8 +190,8 @@ def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
     counters["roots_linked_to_a_parent"] = int(np.count_nonzero(is_root & (linked.parent >= 0)))
     counters["roots_unknown"] = int(np.count_nonzero(is_root & (linked.kind == LinkKind.UNKNOWN)))
 
-    true_root = _roots(np.where(edge, true_parent, -1))
-    reported_root = _roots(linked.parent)
+    true_root = roots(np.where(edge, true_parent, -1))
+    reported_root = roots(linked.parent)
     bad = np.zeros(len(ids), dtype=bool)  # indexed by root call
     bad[true_root[judged & ~right]] = True
     extra = judged & (reported_root != true_root)
@@ -208,27 +206,46 @@ def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
     counters["paths_whose_root_was_not_captured"] = roots_unseen
     exist = int(np.count_nonzero(is_root)) + roots_unseen
     reported = int(np.count_nonzero(judged & (linked.kind == LinkKind.ROOT)))
-    calibration, error = _calibration(linked.probability, edge & (linked.kind == LinkKind.LINKED), right)
+    rows = np.flatnonzero(edge)
+    above = true_parent[rows]
+    pair = np.array(
+        [f"{protocol[p]}->{protocol[c]}" for c, p in zip(rows.tolist(), above.tolist(), strict=True)],
+        dtype=object,
+    )
+    claimed = edge & (linked.kind == LinkKind.LINKED)
+    worth = calibration(linked.probability[claimed], right[claimed])
     return PathAccuracy(
-        edges=_edges(edge, right, linked, protocol, true_parent),
+        edges=by_pair(pair, right[rows], linked.parent[rows] >= 0),
         paths_exist=exist,
         paths_reported=reported,
         paths_correct=correct,
-        completeness=_rate(correct, exist),
-        accuracy=_rate(correct, reported),
-        calibration=calibration,
-        calibration_error=error,
-        concurrency=_concurrency(linked, edge, right, true_parent, protocol),
+        completeness=rate(correct, exist),
+        accuracy=rate(correct, reported),
+        calibration=worth.bins,
+        calibration_error=worth.error,
+        sure_edges=worth.sure_edges,
+        sure_wrong=worth.sure_wrong,
+        concurrency=_concurrency(linked, rows, above, pair, right[rows]),
         counters={name: value for name, value in sorted(counters.items()) if value},
     )
 
 
-def _rate(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
-
-
-def _true_parents(linked: LinkedCalls, ids: Ints) -> Ints:
+def _true_parents(linked: LinkedCalls, ids: Ints, part: Ints) -> Ints:
     """Row of the true parent of every call; -1 for those without ID and those whose parent is not there.
+
+    First of the same part. The call that a part begins with comes from one that was not split yet.
+    """
+    step = int(part.max(initial=0)) + 1
+    known = np.where(ids >= 0, ids * step + part, -1)
+    found = _parents_by_id(linked, known, known)
+    begins = (ids >= 0) & (part > 0) & (found < 0)
+    if begins.any():
+        found = np.where(begins, _parents_by_id(linked, known, np.where(begins, ids * step, -1)), found)
+    return found
+
+
+def _parents_by_id(linked: LinkedCalls, ids: Ints, asked: Ints) -> Ints:
+    """Row of the parent whose ID a call asks for; -1 for those that ask for none (-1) or find none.
 
     Listener by listener, so that on one address (loopback) a call is not taken for the parent of its sibling.
     """
@@ -239,17 +256,17 @@ def _true_parents(linked: LinkedCalls, ids: Ints) -> Ints:
     best = np.full(len(keys), -1, dtype=np.int64)
     for number, (address, _) in enumerate(listeners.T.tolist()):
         above = np.flatnonzero((listener == number) & (ids >= 0))
-        below = np.flatnonzero((listener != number) & (keys.src == address) & (ids >= 0))
+        below = np.flatnonzero((listener != number) & (keys.src == address) & (asked >= 0))
         if not len(above) or not len(below):
             continue
         at = keys.ts_ns[below]
-        found = last_before(ids[above], keys.ts_ns[above], ids[below], at)
+        found = last_before(ids[above], keys.ts_ns[above], asked[below], at)
         row = np.where(found >= 0, above[found], -1)
         closed = (row >= 0) & (until[row] < at)
         for place in np.flatnonzero(
             closed
         ).tolist():  # an ID that came twice: an older call may still be open
-            same = above[ids[above] == ids[below[place]]]
+            same = above[ids[above] == asked[below[place]]]
             holds = same[(keys.ts_ns[same] <= at[place]) & (until[same] >= at[place])]
             row[place] = holds[np.argmax(keys.ts_ns[holds])] if len(holds) else -1
         known = best[below]
@@ -268,106 +285,15 @@ def _entry_listeners(keys: Keys, judged: Bools, true_parent: Ints) -> Bools:
     return np.asarray((2 * parentless > calls)[listener], dtype=bool)
 
 
-def _roots(parent: Ints) -> Ints:
-    """Topmost ancestor of every row; a row without parent is its own. Rows of a cycle get some row of it."""
-    above = np.where(parent >= 0, parent, np.arange(len(parent)))
-    for _ in range(max(len(parent), 1).bit_length()):
-        above = above[above]
-    return above
-
-
-def _edges(
-    edge: Bools, right: Bools, linked: LinkedCalls, protocol: NDArray[Any], true_parent: Ints
-) -> list[EdgeAccuracy]:
-    pairs = np.array(
-        [f"{protocol[p]}->{protocol[c]}" for c, p in _rows_with_parent(edge, true_parent)], dtype=object
-    )
-    rows = np.flatnonzero(edge)
-    found = []
-    for pair in sorted(set(pairs.tolist())):
-        here = rows[pairs == pair]
-        good = int(np.count_nonzero(right[here]))
-        joined = int(np.count_nonzero(linked.parent[here] >= 0))
-        found.append(
-            EdgeAccuracy(
-                pair=pair,
-                edges=len(here),
-                right=good,
-                wrong=joined - good,
-                unlinked=len(here) - joined,
-                accuracy=_rate(good, len(here)),
-                wrong_join_rate=_rate(joined - good, joined),
-            )
-        )
-    return found
-
-
-def _rows_with_parent(edge: Bools, true_parent: Ints) -> list[tuple[int, int]]:
-    rows = np.flatnonzero(edge)
-    return list(zip(rows.tolist(), true_parent[rows].tolist(), strict=True))
-
-
-def _calibration(
-    probability: NDArray[np.float64], linked: Bools, right: Bools
-) -> tuple[list[dict[str, float]], float]:
-    """Per bin of probability: edges, mean probability, share right. Error: mean gap between the two, by
-    edges."""
-    known = linked & np.isfinite(probability)
-    p, good = probability[known], right[known]
-    place = np.clip(np.searchsorted(PROBABILITY_BINS, p, side="right") - 1, 0, len(PROBABILITY_BINS) - 2)
-    table = []
-    error = 0.0
-    for number in range(len(PROBABILITY_BINS) - 1):
-        here = place == number
-        count = int(np.count_nonzero(here))
-        if not count:
-            continue
-        mean, share = float(p[here].mean()), float(good[here].mean())
-        error += count * abs(mean - share)
-        table.append(
-            {
-                "from": PROBABILITY_BINS[number],
-                "to": PROBABILITY_BINS[number + 1],
-                "edges": count,
-                "mean_probability": mean,
-                "right": share,
-            }
-        )
-    return table, error / len(p) if len(p) else float("nan")
-
-
 def _concurrency(
-    linked: LinkedCalls, edge: Bools, right: Bools, true_parent: Ints, protocol: NDArray[Any]
+    linked: LinkedCalls, rows: Ints, above: Ints, pair: NDArray[Any], right: Bools
 ) -> list[dict[str, Any]]:
     """Edge accuracy by the number of calls in flight at the true parent's listener when the child was
     sent."""
-    known = linked.depart_ns >= 0
-    if not known.any():
+    if not (linked.depart_ns >= 0).any():
         return []
     keys = linked.keys
     _, listener = np.unique(np.stack([keys.dst, keys.dport]), axis=1, return_inverse=True)
     listener = listener.reshape(-1)
-    rows = np.flatnonzero(edge)
-    parents = true_parent[rows]
-    busy = np.zeros(len(rows), dtype=np.int64)
-    for number in np.unique(listener[parents]).tolist():
-        inside = known & (listener == number)
-        here = listener[parents] == number
-        begin, end = np.sort(keys.ts_ns[inside]), np.sort(linked.depart_ns[inside])
-        busy[here] = level(begin, end, keys.ts_ns[rows[here]])
-    pairs = np.array(
-        [f"{protocol[p]}->{protocol[c]}" for c, p in _rows_with_parent(edge, true_parent)], dtype=object
-    )
-    bucket = np.searchsorted(CONCURRENCY_BINS, np.maximum(busy, 1), side="right") - 1
-    table = []
-    for pair in sorted(set(pairs.tolist())):
-        for number, low in enumerate(CONCURRENCY_BINS):
-            here = rows[(pairs == pair) & (bucket == number)]
-            if len(here):
-                high = CONCURRENCY_BINS[number + 1] - 1 if number + 1 < len(CONCURRENCY_BINS) else None
-                good = int(np.count_nonzero(right[here]))
-                table.append(
-                    {"pair": pair, "from": low, "to": high, "edges": len(here), "right": good}
-                    | {"accuracy": _rate(good, len(here))}
-                )
-    return table
+    in_flight = busy(listener, keys.ts_ns, linked.depart_ns, listener[above], keys.ts_ns[rows])
+    return by_crowd(pair, right, in_flight)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from tapscope.validate.edges import SURE
 from tapscope.validate.request_agreement import Difference
 
 if TYPE_CHECKING:
+    from tapscope.validate.accuracy import PathAccuracy
+    from tapscope.validate.span_truth import SpanAccuracy
     from tapscope.validate.validation import Validation
 
 Table = tuple[str, list[str], list[list[Any]]]
@@ -24,9 +27,21 @@ BETWEEN_HEAD = ["tier", "windows", "server's log mean", "tap mean", "caller's lo
 BETWEEN_HEAD += ["between %", "below %", "above %"]
 
 
+SURE_HEAD = [f"edges of {SURE:g} and more", "wrong of those"]
+
+
 def tables(validation: Validation) -> list[Table]:
     """The tables that have rows, in the order in which they are shown."""
-    return [table for table in (*_agreement(validation), *_paths(validation)) if table[2]]
+    found = [*_agreement(validation), *([] if validation.paths is None else path_tables(validation.paths))]
+    return [table for table in found if table[2]]
+
+
+def span_tables(found: SpanAccuracy) -> list[Table]:
+    """The tables of a span table's validation that have rows."""
+    end_to_end = [[found.traces, found.traces_right_in_scope, 100 * found.end_to_end]]
+    head = ["transactions", "every edge in scope right", "end-to-end accuracy %"]
+    tables = [("Transactions in scope", head, end_to_end), *path_tables(found.paths)]
+    return [table for table in tables if table[2]]
 
 
 def _agreement(validation: Validation) -> list[Table]:
@@ -123,10 +138,8 @@ def _agreement(validation: Validation) -> list[Table]:
     ]
 
 
-def _paths(validation: Validation) -> list[Table]:
-    if validation.paths is None:
-        return []
-    paths = validation.paths
+def path_tables(paths: PathAccuracy) -> list[Table]:
+    """Edges, paths and probabilities against the truth."""
     edges = [
         [
             edge.pair,
@@ -147,6 +160,8 @@ def _paths(validation: Validation) -> list[Table]:
             100 * paths.completeness,
             100 * paths.accuracy,
             paths.calibration_error,
+            paths.sure_edges,
+            paths.sure_wrong,
         ]
     ]
     calibration = [
@@ -168,7 +183,7 @@ def _paths(validation: Validation) -> list[Table]:
         ("Edges", ["tier pair", "edges", "right", "wrong", "unlinked", *rates], edges),
         (
             "Paths",
-            ["exist", "reported", "correct", "completeness %", "accuracy %", "calibration error"],
+            ["exist", "reported", "correct", "completeness %", "accuracy %", "calibration error", *SURE_HEAD],
             whole if paths.paths_exist or paths.paths_reported else [],
         ),
         ("Calibration", ["probability", "edges", "mean probability", "share right"], calibration),

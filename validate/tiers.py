@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
     "web": (Protocol.HTTP,),
-    "app": (Protocol.AJP, Protocol.HTTP),
+    "app": (Protocol.AJP, Protocol.HTTP, Protocol.FASTCGI),
     "db": (Protocol.MYSQL,),
 }
 """Protocols in which a tier may be called."""

@@ -3,8 +3,9 @@ tap saw.
 
 `truth/calls.csv[.gz]` has one row per request message: ts_ns, src, sport, dst, dport, tcp_seq (raw sequence
 number of the first payload byte), protocol, request_id (empty: belongs to no transaction), how (how the ID
-was found) and, where known, kind (the protocol's name of the message). Made by the testbed from the capture
-before it was scrubbed.
+was found) and, where known, kind (the protocol's name of the message) and part (of the calls that one request
+was split into at the same time, which one this is or belongs to; 0: not split). Made by the testbed from the
+capture before it was scrubbed.
 """
 
 from __future__ import annotations
@@ -62,12 +63,14 @@ class Truth:
     """Rows of a truth file.
 
     keys : Keys, src and dst coded by `addresses`; request_id : index into request_ids, -1 none
+    part : which of the calls that a request was split into, from 1; 0 where it was not
     protocol, how, kind : texts; counters : what was odd, by name
     """
 
     path: str
     keys: Keys
     request_id: Ints
+    part: Ints
     request_ids: list[str]
     protocol: list[str]
     how: list[str]
@@ -122,18 +125,20 @@ def read(path: str | Path, addresses: Names) -> Truth:
     for row in csv_rows(path, NEEDED, counters, "truth"):
         try:
             key = key_of(row, "", addresses)
+            part = int(row.get("part") or 0)
         except ValueError:
             counters["truth.bad_number"] = counters.get("truth.bad_number", 0) + 1
             continue
-        numbers.append((*key, ids.code(row["request_id"]) if row["request_id"] else -1))
+        numbers.append((*key, ids.code(row["request_id"]) if row["request_id"] else -1, part))
         protocol.append(row["protocol"].upper())
         how.append(row.get("how") or "")
         kind.append(row.get("kind") or "")
-    block = np.array(numbers, dtype=np.int64).reshape(-1, 7)
+    block = np.array(numbers, dtype=np.int64).reshape(-1, 8)
     return Truth(
         path=str(path),
         keys=Keys(*(block[:, i] for i in range(6))),
         request_id=block[:, 6],
+        part=block[:, 7],
         request_ids=ids.texts,
         protocol=protocol,
         how=how,

@@ -63,9 +63,11 @@ class Validation:
         """Plain values, NaN as None; without the windows, which are in the run file's table event_load."""
         tiers = []
         for tier in self.tiers:
-            plain = {name: value for name, value in vars(tier).items() if name not in ("windows", "readings")}
-            plain |= {"readings": {reading.name: asdict(reading) for reading in tier.readings}}
-            tiers.append(plain | {"between": None if tier.between is None else asdict(tier.between)})
+            values = {
+                name: value for name, value in vars(tier).items() if name not in ("windows", "readings")
+            }
+            values |= {"readings": {reading.name: asdict(reading) for reading in tier.readings}}
+            tiers.append(values | {"between": None if tier.between is None else asdict(tier.between)})
         document = {
             "format": FORMAT,
             "run": self.run,
@@ -81,7 +83,7 @@ class Validation:
             "sources": self.sources,
             "counters": {name: value for name, value, _ in self.counters},
         }
-        return dict(_plain(document))
+        return dict(plain(document))
 
     def tables(self) -> list[summary.Table]:
         """(title, column heads, rows) of what people read first."""
@@ -210,11 +212,12 @@ def _manifest(events_dir: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Plain values for JSON; what is not finite becomes None."""
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

@@ -10,47 +10,80 @@
 namespace tapscope {
 namespace {
 
-std::size_t whole_pages(std::size_t bytes) noexcept { return (bytes + kHugePage - 1) & ~(kHugePage - 1); }
+constexpr std::size_t kPage = 64 * 1024;  // a multiple of every page size in use
+
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) noexcept {
+    return (bytes + unit - 1) & ~(unit - 1);
+}
+
+// Of a mapped block.
+std::size_t mapped_size(std::size_t bytes) noexcept {
+    return rounded_up(bytes, bytes < kLargeColumn ? kPage : kHugePage);
+}
+
+void* map(std::size_t bytes) {
+    void* const block =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block == MAP_FAILED) throw std::bad_alloc{};
+    return block;
+}
 
 // Address space at a border of huge pages. Untouched pages cost nothing.
-void* reserve(std::size_t bytes) {
-    void* const raw = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (raw == MAP_FAILED) throw std::bad_alloc{};
-    auto* const first = static_cast<std::uint8_t*>(raw);
-    const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(raw) % kHugePage) % kHugePage;
+void* map_huge(std::size_t bytes) {
+    auto* const first = static_cast<std::uint8_t*>(map(bytes + kHugePage));
+    const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(first) % kHugePage) % kHugePage;
     if (before > 0) ::munmap(first, before);
     if (before < kHugePage) ::munmap(first + before + bytes, kHugePage - before);
     return first + before;
 }
 
-}  // namespace
-
-void* grow_column(void* old, std::size_t old_bytes, std::size_t new_bytes) {
-    if (new_bytes < kLargeColumn) {
-        void* const moved = std::realloc(old, new_bytes);
-        if (moved == nullptr) throw std::bad_alloc{};
-        return moved;
-    }
-    const std::size_t size = whole_pages(new_bytes);
-    void* block = reserve(size);
-    if (old_bytes >= kLargeColumn) {
-        if (::mremap(old, whole_pages(old_bytes), size, MREMAP_MAYMOVE | MREMAP_FIXED, block) == MAP_FAILED) {
-            ::munmap(block, size);
-            throw std::bad_alloc{};
-        }
-    }
-    ::madvise(block, size, MADV_HUGEPAGE);  // advice: where it is not followed, small pages serve
-    if (old != nullptr && old_bytes < kLargeColumn) {
-        std::memcpy(block, old, old_bytes);
-        std::free(old);
-    }
+void* grow_small(void* old, std::size_t old_bytes, std::size_t new_bytes) {
+    auto* const block = static_cast<std::uint8_t*>(std::realloc(old, new_bytes));
+    if (block == nullptr) throw std::bad_alloc{};
+    std::memset(block + old_bytes, 0, new_bytes - old_bytes);
     return block;
 }
 
+}  // namespace
+
+void* grow_column(void* old, std::size_t old_bytes, std::size_t new_bytes) {
+    if (new_bytes < kMappedColumn) return grow_small(old, old_bytes, new_bytes);
+    const std::size_t size = mapped_size(new_bytes);
+    const bool huge = new_bytes >= kLargeColumn;
+    if (old_bytes < kMappedColumn) {
+        void* const block = huge ? map_huge(size) : map(size);
+        if (huge) ::madvise(block, size, MADV_HUGEPAGE);
+        if (old_bytes > 0) std::memcpy(block, old, old_bytes);
+        std::free(old);
+        return block;
+    }
+    if (!huge) {
+        void* const block = ::mremap(old, mapped_size(old_bytes), size, MREMAP_MAYMOVE);
+        if (block == MAP_FAILED) throw std::bad_alloc{};
+        return block;
+    }
+    void* const block = map_huge(size);
+    if (::mremap(old, mapped_size(old_bytes), size, MREMAP_MAYMOVE | MREMAP_FIXED, block) == MAP_FAILED) {
+        ::munmap(block, size);
+        throw std::bad_alloc{};
+    }
+    ::madvise(block, size, MADV_HUGEPAGE);  // advice: where it is not followed, small pages serve
+    return block;
+}
+
+void prepare_column(void* block, std::size_t bytes, std::size_t from, std::size_t to) noexcept {
+#if defined(MADV_POPULATE_WRITE)
+    if (bytes < kMappedColumn || bytes >= kLargeColumn) return;
+    const std::size_t begin = from & ~(kPage - 1), end = rounded_up(to, kPage);
+    ::madvise(static_cast<std::uint8_t*>(block) + begin, end - begin, MADV_POPULATE_WRITE);
+#else
+    static_cast<void>(block), static_cast<void>(bytes), static_cast<void>(from), static_cast<void>(to);
+#endif
+}
+
 void free_column(void* block, std::size_t bytes) noexcept {
-    if (block != nullptr && bytes >= kLargeColumn)
-        ::munmap(block, whole_pages(bytes));
+    if (block != nullptr && bytes >= kMappedColumn)
+        ::munmap(block, mapped_size(bytes));
     else
         std::free(block);
 }

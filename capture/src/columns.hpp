@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -42,6 +43,10 @@ public:
     void resize_storage(std::size_t rows) {
         data_ = static_cast<T*>(grow_column(data_, rows_ * sizeof(T), rows * sizeof(T)));
         rows_ = rows;
+    }
+    // Rows from `from` up to `to` are going to be written.
+    void prepare(std::size_t from, std::size_t to) noexcept {
+        prepare_column(data_, rows_ * sizeof(T), from * sizeof(T), to * sizeof(T));
     }
 
 private:
@@ -120,28 +125,42 @@ enum class Change : std::uint8_t {
 };  // lower: to the smaller value
 
 #define TAPSCOPE_MEMBER(type, name) Column<type> name;
+// Columns in which nearly every row is zero, as they are made: memory of their own they get where they are not.
+constexpr bool mostly_zero(std::string_view column) noexcept {
+    return column == "missing_bytes" || column == "flags";
+}
+
 #define TAPSCOPE_TAKE(type, name) name = std::move(other.name);
 #define TAPSCOPE_GROW(type, name) name.resize_storage(capacity);
-#define TAPSCOPE_TABLE(table, columns, first_capacity)                  \
-    struct table {                                                      \
-        columns(TAPSCOPE_MEMBER) std::size_t size = 0, capacity = 0;    \
-        table() = default;                                              \
-        table(table&& other) noexcept { *this = std::move(other); }     \
-        table& operator=(table&& other) noexcept {                      \
-            columns(TAPSCOPE_TAKE) std::swap(size, other.size);         \
-            std::swap(capacity, other.capacity);                        \
-            return *this;                                               \
-        }                                                               \
-        ~table() = default;                                             \
-        std::size_t append() {                                          \
-            if (size == capacity) [[unlikely]]                          \
-                grow();                                                 \
-            return size++;                                              \
-        }                                                               \
-        void grow() {                                                   \
-            capacity = capacity == 0 ? (first_capacity) : capacity * 2; \
-            columns(TAPSCOPE_GROW)                                      \
-        }                                                               \
+#define TAPSCOPE_PREPARE(type, name) \
+    if constexpr (!mostly_zero(#name)) name.prepare(size, ready);
+#define TAPSCOPE_TABLE(table, columns, first_capacity)                         \
+    struct table {                                                             \
+        static constexpr std::size_t kPrepared = 32 * 1024; /* rows */         \
+        columns(TAPSCOPE_MEMBER) std::size_t size = 0;                         \
+        std::size_t capacity = 0, ready = 0; /* size <= ready <= capacity */   \
+        table() = default;                                                     \
+        table(table&& other) noexcept { *this = std::move(other); }            \
+        table& operator=(table&& other) noexcept {                             \
+            columns(TAPSCOPE_TAKE) std::swap(size, other.size);                \
+            std::swap(capacity, other.capacity);                               \
+            std::swap(ready, other.ready);                                     \
+            return *this;                                                      \
+        }                                                                      \
+        ~table() = default;                                                    \
+        std::size_t append() {                                                 \
+            if (size == ready) [[unlikely]]                                    \
+                make_room();                                                   \
+            return size++;                                                     \
+        }                                                                      \
+        void make_room() {                                                     \
+            if (size == capacity) {                                            \
+                capacity = capacity == 0 ? (first_capacity) : capacity * 2;    \
+                columns(TAPSCOPE_GROW)                                         \
+            }                                                                  \
+            ready = capacity - size < kPrepared ? capacity : size + kPrepared; \
+            columns(TAPSCOPE_PREPARE)                                          \
+        }                                                                      \
     };
 
 TAPSCOPE_TABLE(ConnectionColumns, TAPSCOPE_CONNECTION_COLUMNS, 256)
@@ -150,6 +169,7 @@ TAPSCOPE_TABLE(EvidenceColumns, TAPSCOPE_EVIDENCE_COLUMNS, 16384)
 TAPSCOPE_TABLE(AmendmentColumns, TAPSCOPE_AMENDMENT_COLUMNS, 256)
 
 #undef TAPSCOPE_TABLE
+#undef TAPSCOPE_PREPARE
 #undef TAPSCOPE_GROW
 #undef TAPSCOPE_TAKE
 #undef TAPSCOPE_MEMBER

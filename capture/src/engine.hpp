@@ -120,6 +120,7 @@ public:
     void finish() {
         decoder_.finish();
         tracker_.finish();
+        recorder_.settle_hashes();
         log_.end_batch();
         finished_ = true;
         count_totals();

@@ -95,9 +95,10 @@ public:
         for (std::size_t i = 0; i < engines_.size(); ++i) {
             Recorder& r = engines_[i]->recorder();
             // No row is appended from here on: the capacities only have to be true.
-            r.messages.size = r.messages.capacity = i == 0 ? total_.messages : 0;
-            r.evidence.size = r.evidence.capacity = i == 0 ? total_.evidence : 0;
-            r.connections.size = r.connections.capacity = i == 0 ? total_.connections : 0;
+            r.messages.size = r.messages.ready = r.messages.capacity = i == 0 ? total_.messages : 0;
+            r.evidence.size = r.evidence.ready = r.evidence.capacity = i == 0 ? total_.evidence : 0;
+            r.connections.size = r.connections.ready = r.connections.capacity =
+                i == 0 ? total_.connections : 0;
         }
     }
 

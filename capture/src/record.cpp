@@ -42,14 +42,15 @@ std::size_t Recorder::append_row(MessageSide& side, Direction direction, Message
     messages.kind[row] = static_cast<std::uint8_t>(kind);
     messages.begin_ns[row] = time_of_byte(offset);
     messages.end_ns[row] = -1;
-    messages.wire_bytes[row] = 0;
-    messages.missing_bytes[row] = 0;
     messages.class_id[row] = kNoClass;
     messages.status[row] = -1;
     messages.tcp_seq[row] = side.base_seq + static_cast<std::uint32_t>(offset);
-    messages.flags[row] = side.after_gap ? message_flag::resynchronised : 0;
     messages.request[row] = -1;
-    side.after_gap = false;
+    // What is zero stays as it was made (columns.hpp, mostly_zero).
+    if (side.after_gap) [[unlikely]] {
+        messages.flags[row] = message_flag::resynchronised;
+        side.after_gap = false;
+    }
     return row;
 }
 
@@ -286,6 +287,7 @@ void Recorder::amend(MessageRef ref, MessageColumn column, Change change, std::i
 }
 
 Tables Recorder::hand_over() {
+    settle_hashes();
     Tables out = std::move(static_cast<Tables&>(*this));
     static_cast<Tables&>(*this) = Tables{};
     first_message = out.first_message + out.messages.size;
@@ -321,12 +323,13 @@ void Recorder::keep_example_of(MessageRef ref, std::string_view text) {
     example_ = text;
 }
 
-void Recorder::append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind, std::uint64_t hash) {
+// A row whose hash is still to come.
+std::size_t Recorder::append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind) {
     const std::size_t row = evidence.append();
     evidence.message[row] = static_cast<std::int64_t>(ref);
     evidence.slot[row] = slot;
     evidence.kind[row] = kind;
-    evidence.hash[row] = hash;
+    return row;
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value) {
@@ -335,16 +338,17 @@ void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes v
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value, bool is_id) {
-    append_evidence(ref, slot,
-                    static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)),
-                    siphash13(key_, value));
+    const std::size_t row = append_evidence(
+        ref, slot, static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)));
+    hashes_.add(evidence.hash, row, value);
     if (keep_text_ && (kind == TokenKind::uri || kind == TokenKind::statement)) [[unlikely]]
         keep_example_of(ref, as_text(value));
 }
 
 void Recorder::endpoint_token(MessageRef ref) {
-    if (exchange_->endpoint_known)
-        append_evidence(ref, 0, static_cast<std::uint8_t>(TokenKind::endpoint), exchange_->endpoint_hash);
+    if (!exchange_->endpoint_known) return;
+    const std::size_t row = append_evidence(ref, 0, static_cast<std::uint8_t>(TokenKind::endpoint));
+    evidence.hash[row] = exchange_->endpoint_hash;
 }
 
 }  // namespace tapscope

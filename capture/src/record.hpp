@@ -23,6 +23,7 @@
 #include "exchange.hpp"
 #include "hash.hpp"
 #include "row_log.hpp"
+#include "token_hashes.hpp"
 
 namespace tapscope {
 
@@ -51,7 +52,7 @@ struct Window {
 
 class Recorder : public Tables {
 public:
-    explicit Recorder(HashKey key, bool keep_text = false) : key_(key), keep_text_(keep_text) {}
+    explicit Recorder(HashKey key, bool keep_text = false) : key_(key), hashes_(key), keep_text_(keep_text) {}
     Recorder(const Recorder&) = delete;
     Recorder& operator=(const Recorder&) = delete;
 
@@ -208,6 +209,8 @@ public:
     HashKey key() const noexcept { return key_; }
     RowLog::Sizes row_sizes() const noexcept { return {messages.size, evidence.size, connections.size}; }
 
+    // Hashes that are still to be written. Call before evidence is read; hand_over does.
+    void settle_hashes() noexcept { hashes_.settle(evidence.hash); }
     // The rows so far, and goes on with empty tables. References to messages stay valid for good.
     Tables hand_over();
 
@@ -264,11 +267,12 @@ private:
     void take_answered(const MessageSide& side) noexcept;
     void close_current(MessageSide& side, std::uint64_t offset);
     void outside_bytes(MessageSide& side, std::uint64_t to);
-    void append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind, std::uint64_t hash);
+    std::size_t append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind);
     void keep_example(std::int32_t class_id, std::string_view text);
     void keep_example_of(MessageRef ref, std::string_view text);
 
     HashKey key_;
+    TokenHashes hashes_;
     bool keep_text_;
     Exchange* exchange_ = nullptr;
     Window window_;

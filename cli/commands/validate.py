@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tapscope.cli.options import JSON, RUN, Duration
-from tapscope.store.errors import TapscopeError
+from tapscope.store.errors import ExitCode, TapscopeError
 
 
 @click.command(short_help="Compare a run with the servers' own logs.")
@@ -15,7 +15,6 @@ from tapscope.store.errors import TapscopeError
 @click.option(
     "--events",
     metavar="DIR",
-    required=True,
     type=click.Path(path_type=Path),
     help="Folder with the logs of Apache, Tomcat and MariaDB.",
 )
@@ -24,6 +23,12 @@ from tapscope.store.errors import TapscopeError
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="True paths (calls.csv[.gz]); looked for in ../truth/ of the logs when not given.",
+)
+@click.option(
+    "--span-truth",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="True parents of a run made with `trace --spans` (CSV, also gzipped; docs/spans.md).",
 )
 @click.option("--window", type=Duration(), default="50ms", show_default=True, help="Width of the windows.")
 @click.option("--zone", metavar="NAME", help="Time zone of logs that name none, such as Europe/Berlin.")
@@ -36,14 +41,16 @@ from tapscope.store.errors import TapscopeError
 @JSON
 def validate(
     run_path: Path,
-    events: Path,
+    events: Path | None,
     truth: Path | None,
+    span_truth: Path | None,
     window: int,
     zone: str | None,
     plot: Path | None,
     as_json: bool,
 ) -> int:
-    """Compare queue lengths by the tap with those by the servers' event monitors, tier by tier.
+    """Compare queue lengths by the tap with those by the servers' event monitors, tier by tier; or
+    the links of a span table with their truth.
 
     Where the true paths are known, accuracy and completeness of the traces are shown too. The result is
     stored in the run, and the report shows it. Exit status 4: tap and logs disagree; 3: too little to judge
@@ -51,6 +58,22 @@ def validate(
     """
     from tapscope.cli import show
     from tapscope.cli.output import note, print_json, progress_bar
+
+    if (events is None) == (span_truth is None):
+        raise click.UsageError(
+            "Give either --events DIR or, for a run made of span tables, --span-truth FILE."
+        )
+    if span_truth is not None:
+        from tapscope.validate import span_truth as spans
+        from tapscope.validate import summary
+
+        found = spans.validate(run_path, span_truth)
+        if as_json:
+            print_json(found.as_json())
+        else:
+            show.span_validation(summary.span_tables(found), found.paths.counters)
+        return ExitCode.DONE
+    assert events is not None
     from tapscope.validate import validation
 
     with progress_bar() as progress:

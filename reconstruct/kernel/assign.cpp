@@ -102,18 +102,20 @@ private:
     void forward() {
         const auto& children = problem_.children;
         chains_.clear();
+        std::vector<Tip> tip(problem_.parents.size());
         for (std::size_t i = 0; i < children.size(); ++i) {
             const auto c = static_cast<std::int32_t>(i);
             std::int32_t best = kNone;
             float top = model_.orphan(c);
             for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1]; ++k) {
                 const auto p = candidates_.parent[k];
-                const auto previous = chains_.held(p).empty() ? kStart : chains_.held(p).back();
-                const float score = model_.step(p, previous, c) + candidates_.content[k] -
-                                    model_.log_survival(p, previous, children.begin[i]);
+                const float score = model_.step(p, tip[p], c) + candidates_.content[k] -
+                                    model_.log_survival(p, tip[p].latest, children.begin[i]);
                 if (score > top) top = score, best = p;
             }
-            if (best != kNone) chains_.append(best, c);
+            if (best == kNone) continue;
+            chains_.append(best, c);
+            model_.advance(best, tip[best], c);
         }
     }
 

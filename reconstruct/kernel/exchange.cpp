@@ -31,7 +31,7 @@ void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t h
     float top = -std::numeric_limits<float>::infinity();
     for (const auto p : candidates_.of(static_cast<std::size_t>(chain.front()))) {
         float total = 0;
-        std::int32_t previous = kStart;
+        Tip tip;
         bool possible = true;
         for (const auto c : chain) {
             const auto where = candidates_.find(static_cast<std::size_t>(c), p);
@@ -39,11 +39,11 @@ void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t h
                 possible = false;
                 break;
             }
-            total += model_.step(p, previous, c) + candidates_.content[where];
-            previous = c;
+            total += model_.step(p, tip, c) + candidates_.content[where];
+            model_.advance(p, tip, c);
         }
         if (!possible) continue;
-        total += model_.step(p, previous, kEnd) - model_.step(p, kStart, kEnd);
+        total += model_.step(p, tip, kEnd) - model_.step(p, kStart, kEnd);
         options_.push_back({p, total});
         top = std::max(top, total);
     }

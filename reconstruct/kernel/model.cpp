@@ -34,7 +34,7 @@ double discounted(double events, double n, double expected) {
 
 Model::Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
              const std::vector<float>& idle)
-    : problem_(problem), candidates_(candidates), affinity_(affinity) {
+    : problem_(problem), candidates_(candidates), affinity_(affinity), fan_out_(problem) {
     const auto n = static_cast<std::size_t>(n_states());
     from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
     from2_.assign(n, 0.0);
@@ -83,33 +83,41 @@ std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t
     return (step << 6 | static_cast<std::uint64_t>(load)) + 1;
 }
 
-Model::Step Model::look(std::int32_t p, std::int32_t previous, std::int32_t next) const noexcept {
+Model::Step Model::look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept {
     const auto& [parents, children] = problem_;
     const auto n = children.n_classes;
+    const auto latest = tip.latest;
     Step out;
-    out.from = previous == kStart ? n : children.cls[previous];
+    out.from = latest == kStart ? n : children.cls[latest];
     if (next == kEnd) {
         const Time answer = parents.response_begin[p];
-        const Time done = previous == kStart ? parents.request_end[p] : children.end[previous];
+        const Time done = latest == kStart ? parents.request_end[p] : children.end[latest];
         if (answer >= done) return {out.from, n, answer - done, false};
-        if (previous == kStart) return {out.from, n + 2, done - answer, false};
-        if (answer >= children.response_begin[previous]) {
-            return {out.from, n + 1, answer - children.response_begin[previous], false};
+        if (latest == kStart) return {out.from, n + 2, done - answer, false};
+        if (answer >= children.response_begin[latest]) {
+            return {out.from, n + 1, answer - children.response_begin[latest], false};
         }
         return {out.from, n + 2, std::max<Time>(parents.depart[p] - done, 0), false};
     }
     out.to = children.cls[next];
     const Time to = children.begin[next];
-    if (previous == kStart) {
-        const Time from = parents.request_end[p] <= to ? parents.request_end[p] : parents.arrive[p];
-        out.gap = std::max<Time>(to - from, 0);
-    } else if (children.end[previous] <= to + kSlack) {
-        out.gap = std::max<Time>(to - children.end[previous], 0);
+    if (latest == kStart) {
+        out.gap = since_arrival(p, next);
+    } else if (children.end[latest] <= to + kSlack) {
+        out.gap = std::max<Time>(to - children.end[latest], 0);
     } else {
+        out.from = children.cls[tip.last];
         out.parallel = true;
-        out.gap = to - children.begin[previous];
+        out.gap = to - children.begin[tip.last];
     }
     return out;
+}
+
+Time Model::since_arrival(std::int32_t p, std::int32_t next) const noexcept {
+    const auto& parents = problem_.parents;
+    const Time to = problem_.children.begin[next];
+    const Time from = parents.request_end[p] <= to ? parents.request_end[p] : parents.arrive[p];
+    return std::max<Time>(to - from, 0);
 }
 
 void Model::estimate(const std::vector<std::int32_t>& parent_of) {
@@ -123,6 +131,13 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     gap3_.clear();
     gap2_.clear();
     gap_all_.fill(0);
+    parallel_key3_.clear(64);
+    parallel_key2_.clear(64);
+    parallel3_.clear();
+    parallel2_.clear();
+    parallel_all_.fill(0);
+    fan_out_.fade(0);
+    fan_out_.find(parent_of);
     all_ = {};
     std::fill(from3_.begin(), from3_.end(), 0.0);
     std::fill(from2_.begin(), from2_.end(), 0.0);
@@ -132,9 +147,14 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
 
     const auto n = static_cast<std::size_t>(n_states());
     std::vector<Histogram> leave(n, Histogram{});  // gaps out of each state, whatever comes next
-    auto observe = [&](std::int32_t p, std::int32_t previous, std::int32_t next) {
+    auto observe = [&](std::int32_t p, const Tip& tip, std::int32_t next) {
         const auto a = parents.cls[p];
-        const auto [from, to, gap, parallel] = look(p, previous, next);
+        const auto previous = tip.latest;
+        const auto [from, to, gap, parallel] = look(p, tip, next);
+        if (fans_out(p)) {
+            fan_out_.observe(a, tip.called, to);
+            if (next != kEnd) fan_out_.observe_begin(a, to, since_arrival(p, next));
+        }
         const auto i4 = key4_.insert(key(a, from, to, load_before(p, previous)));
         const auto i3 = key3_.insert(key(a, from, to, 0)), i2 = key2_.insert(key(-1, from, to, 0));
         if (i4 == static_cast<std::int32_t>(gap4_.size())) gap4_.push_back({});
@@ -160,6 +180,16 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
             counts->stay += before_on_conn_[next] == previous;
         }
         const int bin = gap_bin(gap);
+        if (parallel) {
+            const auto j3 = parallel_key3_.insert(key(a, from, to, 0)),
+                       j2 = parallel_key2_.insert(key(-1, from, to, 0));
+            if (j3 == static_cast<std::int32_t>(parallel3_.size())) parallel3_.push_back({});
+            if (j2 == static_cast<std::int32_t>(parallel2_.size())) parallel2_.push_back({});
+            parallel3_[j3][bin] += 1;
+            parallel2_[j2][bin] += 1;
+            parallel_all_[bin] += 1;
+            return;
+        }
         gap4_[i4][bin] += 1;
         gap3_[i3][bin] += 1;
         gap2_[i2][bin] += 1;
@@ -167,7 +197,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
         gap_all_[bin] += 1;
     };
 
-    std::vector<std::int32_t> last(parents.size(), kStart);
+    std::vector<Tip> tip(parents.size());
     std::vector<double> orphans(children.n_classes, 0.0), made(children.n_classes, 0.0);
     for (std::size_t c = 0; c < children.size(); ++c) {
         const auto p = parent_of[c];
@@ -176,11 +206,11 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
             orphans[children.cls[c]] += candidates_.of(c).empty();
             continue;
         }
-        observe(p, last[p], static_cast<std::int32_t>(c));
-        last[p] = static_cast<std::int32_t>(c);
+        observe(p, tip[p], static_cast<std::int32_t>(c));
+        advance(p, tip[p], static_cast<std::int32_t>(c));
     }
     for (std::size_t p = 0; p < parents.size(); ++p) {
-        if (parents.answered[p]) observe(static_cast<std::int32_t>(p), last[p], kEnd);
+        if (parents.answered[p]) observe(static_cast<std::int32_t>(p), tip[p], kEnd);
     }
 
     // Orphans come as a Poisson stream. Only those that nobody could have made teach its rate: a rate learned from
@@ -204,6 +234,25 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
     order_.estimate(problem_, candidates_, parent_of);
     learned_ = true;
     forget_cells();
+    if (fan_out_.any()) learn_begins(parent_of);
+}
+
+// Where requests fan out: from what are the beginnings of each class told best?
+void Model::learn_begins(const std::vector<std::int32_t>& parent_of) {
+    const auto& [parents, children] = problem_;
+    std::vector<Tip> tip(parents.size());
+    for (std::size_t i = 0; i < children.size(); ++i) {
+        const auto p = parent_of[i];
+        if (p == kNone || !fans_out(p)) continue;
+        const auto c = static_cast<std::int32_t>(i);
+        const auto [from, to, gap, parallel] = look(p, tip[p], c);
+        const Cell& chain = cell(parents.cls[p], from, to, load_before(p, tip[p].latest));
+        const Histogram& density = gap_tables_[parallel ? chain.parallel_gaps : chain.gaps];
+        fan_out_.compare_begin(parents.cls[p], to, since_arrival(p, c),
+                               density[gap_bin(gap)] + (parallel ? chain.log_parallel : chain.log_serial));
+        advance(p, tip[p], c);
+    }
+    fan_out_.finish_begins();
 }
 
 Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
@@ -271,6 +320,20 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
 
     out.gaps = static_cast<std::int32_t>(gap_tables_.size());
     gap_tables_.push_back(log_density(gap_counts(a, previous_cls, next_cls, load)));
+    // Where calls follow one another, the few that overlap are mistakes, which must not vouch for each other.
+    if (ends(next_cls) || !fan_out_.fans_out(a)) return out;
+    Histogram counts{};
+    if (const auto j2 = parallel_key2_.find(key(-1, previous_cls, next_cls, 0)); j2 != kNone) {
+        counts = parallel2_[j2];
+    }
+    add(counts, parallel_all_, kGapBackoff2);
+    if (const auto j3 = parallel_key3_.find(key(a, previous_cls, next_cls, 0)); j3 != kNone) {
+        Histogram own = parallel3_[j3];
+        add(own, counts, kGapBackoff3);
+        counts = own;
+    }
+    out.parallel_gaps = static_cast<std::int32_t>(gap_tables_.size());
+    gap_tables_.push_back(log_density(counts));
     return out;
 }
 
@@ -301,13 +364,30 @@ void Model::forget_cells() {
 }
 
 float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
+    return step(p, Tip{previous, previous, 0}, next);
+}
+
+float Model::step(std::int32_t p, const Tip& tip, std::int32_t next) const {
     const auto& [parents, children] = problem_;
     if (next == kEnd && !parents.answered[p])
         return 0.0f;  // it may still go on: nothing is known about its end
-    const auto [from, to, gap, parallel] = look(p, previous, next);
-    const Cell& c = cell(parents.cls[p], from, to, load_before(p, previous));
-    const Histogram& density = c.gaps == kNone ? first_guess_ : gap_tables_[c.gaps];
-    float score = c.log_p + (parallel ? c.log_parallel : c.log_serial) + kGapTemper * density[gap_bin(gap)];
+    const auto a = parents.cls[p];
+    const auto previous = tip.latest;
+    const auto [from, to, gap, parallel] = look(p, tip, next);
+    const Cell& c = cell(a, from, to, load_before(p, previous));
+    float score = c.log_p;
+    bool from_arrival = false;
+    if (fans_out(p)) {
+        score = fan_out_.log_p(a, tip.called, to, c.log_p);
+        from_arrival = next != kEnd && fan_out_.from_arrival(a, to);
+    }
+    if (from_arrival) {
+        score += kGapTemper * fan_out_.begin_density(a, to, since_arrival(p, next));
+    } else {
+        const auto table = parallel ? c.parallel_gaps : c.gaps;
+        const Histogram& density = table == kNone ? first_guess_ : gap_tables_[table];
+        score += (parallel ? c.log_parallel : c.log_serial) + kGapTemper * density[gap_bin(gap)];
+    }
     if (next == kEnd) return score;
     if (previous == kStart) score += kOrderTemper * order_.evidence(p, next, gap);
     if (previous == kStart || parallel) return score - log_idle_[next];

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "content.hpp"
+#include "fan_out.hpp"
 #include "gaps.hpp"
 #include "key_map.hpp"
 #include "order.hpp"
@@ -24,8 +25,7 @@
 
 namespace tapscope::match {
 
-inline constexpr std::int32_t kStart = -1;  // as previous child
-inline constexpr std::int32_t kEnd = -1;    // as next child
+inline constexpr std::int32_t kEnd = -1;  // as next child
 
 class Model {
 public:
@@ -39,6 +39,24 @@ public:
     // The content of `next` is not in it.
     float step(std::int32_t p, std::int32_t previous, std::int32_t next) const;
 
+    // The same where `p` may fan out; the tip of its chain says what went before.
+    float step(std::int32_t p, const Tip& tip, std::int32_t next) const;
+    // The chain of p goes on with child c.
+    void advance(std::int32_t p, Tip& tip, std::int32_t c) const noexcept {
+        tip.last = c;
+        if (!fans_out(p)) {
+            tip.latest = c;
+            return;
+        }
+        const auto& children = problem_.children;
+        if (tip.latest == kStart || children.end[c] >= children.end[tip.latest]) tip.latest = c;
+        tip.called |= fan_out_.bit(problem_.parents.cls[p], children.cls[c]);
+    }
+    // Whether the calls of p may run side by side: then a step needs the whole tip, not the last child alone.
+    bool fans_out(std::int32_t p) const noexcept {
+        return fan_out_.any() && fan_out_.fans_out(problem_.parents.cls[p]);
+    }
+
     // Log score of child c having been made by no candidate parent.
     float orphan(std::int32_t child) const noexcept { return orphan_[problem_.children.cls[child]]; }
 
@@ -50,7 +68,7 @@ private:
         float log_p = 0;  // grammar
         float log_serial = 0, log_parallel = 0;
         float log_stay = 0, log_leave = 0;
-        std::int32_t gaps = kNone;  // index into gap_tables_
+        std::int32_t gaps = kNone, parallel_gaps = kNone;  // indices into gap_tables_
     };
     std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
                       int load) const noexcept;
@@ -70,7 +88,9 @@ private:
         Time gap = 0;
         bool parallel = false;
     };
-    Step look(std::int32_t p, std::int32_t previous, std::int32_t next) const noexcept;
+    Step look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept;
+    Time since_arrival(std::int32_t p, std::int32_t next) const noexcept;
+    void learn_begins(const std::vector<std::int32_t>& parent_of);
 
     const Problem& problem_;
     const Candidates& candidates_;
@@ -93,6 +113,11 @@ private:
     Counts all_;
     std::vector<Histogram> gap4_, gap3_, gap2_;  // raw counts; "4" has the load, too
     Histogram gap_all_{};
+    // Gaps of parallel steps, from beginning to beginning: by (a, previous, next), by (previous, next), all.
+    KeyMap parallel_key3_, parallel_key2_;
+    std::vector<Histogram> parallel3_, parallel2_;
+    Histogram parallel_all_{};
+    FanOut fan_out_;
     StartOrder order_;
     std::vector<float> orphan_;  // by child class
 

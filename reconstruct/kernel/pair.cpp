@@ -45,7 +45,16 @@ bool PairSplit::load(std::int32_t p, std::int32_t q, const std::vector<std::int3
         }
         movable = movable || (content_[0][i] > kImpossible && content_[1][i] > kImpossible);
     }
+    listed_ = false;
+    for (const auto parent : parent_) listed_ = listed_ || (parent >= 0 && model_.fans_out(parent));
     return movable;
+}
+
+void PairSplit::build_lattice() {
+    const auto side = [&](int x) {
+        return Lattice::Side{parent_[x] == kNobody ? kNone : parent_[x], content_[x]};
+    };
+    lattice_.build(model_, child_, held_by_, side(0), side(1));
 }
 
 float PairSplit::step(int side, std::int32_t previous, std::int32_t next) const {
@@ -70,6 +79,10 @@ float PairSplit::loaded_score() const {
 }
 
 float PairSplit::best() {
+    if (listed_) {
+        build_lattice();
+        return lattice_.best(side_);
+    }
     // value_[x][j]: best score with child i in chain x and the other chain ending in child j-1 (0: at its start).
     const std::size_t n = child_.size();
     for (int x = 0; x < 2; ++x) {
@@ -151,6 +164,11 @@ void PairSplit::run_forward() {
 }
 
 void PairSplit::marginals(std::vector<double>& belongs_to_q) {
+    if (listed_) {
+        build_lattice();
+        lattice_.marginals(belongs_to_q);
+        return;
+    }
     run_forward();
     const std::size_t n = child_.size();
     backward_.assign(forward_.size(), kNever);

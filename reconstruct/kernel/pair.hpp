@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+#include "lattice.hpp"
 #include "model.hpp"
 #include "problem.hpp"
 
@@ -66,11 +67,19 @@ private:
     std::vector<std::int32_t> came_from_[2];
     std::vector<double> forward_, backward_;
     std::vector<float> switch_, stay_[2];
+    bool listed_ = false;  // one of the two fans out: the lattice answers
+    Lattice lattice_;
+    void build_lattice();
     std::uint64_t too_large_ = 0;
 };
 
 template <class Uniform>
 bool PairSplit::draw(Uniform&& uniform) {
+    if (listed_) {
+        build_lattice();
+        lattice_.draw(uniform, side_);
+        return side_ != held_by_;
+    }
     run_forward();
     const std::size_t n = child_.size();
     // Picks index k with probability proportional to exp(log_weight(k)).

@@ -67,6 +67,7 @@ public:
                 sent_[d] += n;
             }
         }
+        recorder_.settle_hashes();
         return *this;
     }
 
@@ -74,6 +75,7 @@ public:
         ++time_ns_;
         conversation_->end(Direction::to_server, time_ns_, false);
         conversation_->end(Direction::to_client, time_ns_, false);
+        recorder_.settle_hashes();
         return *this;
     }
 

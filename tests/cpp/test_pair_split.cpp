@@ -14,6 +14,7 @@ using namespace tapscope::match;
 namespace {
 
 int failures = 0;
+int fanned_out = 0;  // worlds in which the calls of one of the parents run side by side
 
 void expect_near(double actual, double expected, double tolerance, const char* what, unsigned seed) {
     if (std::abs(actual - expected) <= tolerance) return;
@@ -53,17 +54,17 @@ struct World {
 };
 
 double score_of(const World& world, const Model& model, const Candidates& candidates, unsigned split) {
-    std::int32_t last[2] = {kStart, kStart};
+    Tip tip[2];
     double score = 0;
     for (std::size_t i = 0; i < world.begin.size(); ++i) {
         const int side = (split >> i) & 1;
         const auto c = static_cast<std::int32_t>(i);
         const auto where = candidates.find(i, side);
         if (where < 0) return -INFINITY;
-        score += model.step(side, last[side], c) + candidates.content[where];
-        last[side] = c;
+        score += model.step(side, tip[side], c) + candidates.content[where];
+        model.advance(side, tip[side], c);
     }
-    return score + model.step(0, last[0], kEnd) + model.step(1, last[1], kEnd);
+    return score + model.step(0, tip[0], kEnd) + model.step(1, tip[1], kEnd);
 }
 
 void compare_with_twin(unsigned seed) {
@@ -85,6 +86,7 @@ void compare_with_twin(unsigned seed) {
         loaded |= static_cast<unsigned>(second) << i;
     }
     if (seed % 2) model.estimate(parent_of);  // untaught and taught models
+    fanned_out += model.fans_out(0) || model.fans_out(1);
 
     double top = -INFINITY, total = 0;
     std::vector<double> to_second(n, 0.0);
@@ -135,6 +137,6 @@ void compare_with_twin(unsigned seed) {
 
 int main() {
     for (unsigned seed = 1; seed <= 300; ++seed) compare_with_twin(seed);
-    std::printf("pair split: 300 worlds, %d differences\n", failures);
-    return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    std::printf("pair split: 300 worlds, %d of them fan out, %d differences\n", fanned_out, failures);
+    return failures == 0 && fanned_out > 50 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

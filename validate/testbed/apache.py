@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tapscope.store.errors import ExitCode, TapscopeError
+
 from .options import Options
 from .packages import Paths
 from .processes import wait_until
@@ -35,6 +37,7 @@ def configuration(
     lines += [
         f'ServerRoot "{base}"',
         f"Listen {address}:{PORT}",
+        f"ListenBacklog {options.backlog}",
         f"ServerName {address}",
         f'PidFile "{base}/httpd.pid"',
         f'DefaultRuntimeDir "{base}"',
@@ -84,7 +87,7 @@ def configuration(
     return "\n".join(lines) + "\n"
 
 
-def _workers(options: Options, apps: Mapping[str, str]) -> str:
+def workers(options: Options, apps: Mapping[str, str]) -> str:
     """Text of workers.properties: one worker per application server; several of them behind a balancer."""
     several = len(apps) > 1
     names = list(apps) if several else ["board"]
@@ -121,6 +124,13 @@ class Apache(Server):
         super().__init__(host)
         self.apps = apps
 
+    def check(self, options: Options) -> None:
+        """Several application servers are behind mod_jk's balancer; there is no other here."""
+        if len(self.apps) > 1 and options.connector != "mod_jk":
+            raise TapscopeError(
+                "several application servers need the balancer of mod_jk", exit_code=ExitCode.USAGE
+            )
+
     def start(self, bench: Bench) -> None:
         """Starts httpd and waits until it listens."""
         paths, base, network = bench.paths, bench.base(self.host), bench.launcher.network
@@ -129,7 +139,7 @@ class Apache(Server):
         configured.write_text(
             configuration(paths, bench.options, base, bench.events("apache"), bench.hosts[self.host], apps)
         )
-        (base / "workers.properties").write_text(_workers(bench.options, apps))
+        (base / "workers.properties").write_text(workers(bench.options, apps))
         argv = [paths.program("apache2"), "-f", str(configured), "-D", "FOREGROUND"]
         self.process = bench.launcher.start(self.host, f"httpd-{self.host}", argv)
         listening = network.inside(self.host, paths.program("ss"), "-Hltn", f"sport = :{PORT}")

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from . import leftovers, packages
 from . import run as runner
-from .options import CONNECTORS, MIXES, POOL_HABITS
+from .options import CODINGS, CONNECTORS, MIXES, PHP_CONNECTIONS, POOL_HABITS, STATEMENTS
 from .scenarios import SCENARIOS
 
 
@@ -107,11 +107,103 @@ def _listed() -> str:
     help="A connection is held per request or per group of statements.",
 )
 @click.option(
+    "--statements",
+    type=click.Choice(STATEMENTS),
+    default="mixed",
+    show_default=True,
+    help="mixed: half as text, half prepared. prepared: all, once per connection.",
+)
+@click.option(
+    "--avatica-coding",
+    type=click.Choice(CODINGS),
+    default="protobuf",
+    show_default=True,
+    help="How calls to Avatica are written.",
+)
+@click.option(
+    "--keep-alive/--no-keep-alive",
+    default=True,
+    show_default=True,
+    help="One HTTP connection per user, or one per request.",
+)
+@click.option(
+    "--burst",
+    "burst_s",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Half of the users ask at multiples of this many seconds, all at once; 0: they do not.",
+)
+@click.option(
+    "--backlog", type=click.IntRange(1), default=511, show_default=True, help="Accept queue of Apache httpd."
+)
+@click.option(
+    "--heap", "heap_mib", type=click.IntRange(64), default=512, show_default=True, help="Tomcat's heap, MiB."
+)
+@click.option("--serial-gc", is_flag=True, help="Tomcat collects with one thread, all others stopped.")
+@click.option(
+    "--collect-every",
+    "collect_every_s",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Mean seconds between two full collections in Tomcat; 0: none are forced.",
+)
+@click.option(
+    "--ballast",
+    "ballast_mib",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Live small objects in Tomcat, MiB: the more, the longer a full collection.",
+)
+@click.option(
+    "--stop", multiple=True, metavar="HOST", help="Stop this host's server now and then; repeatable."
+)
+@click.option(
+    "--stop-every",
+    "stop_every_s",
+    type=click.FloatRange(0.1),
+    default=2.0,
+    show_default=True,
+    help="Mean seconds between two stops.",
+)
+@click.option(
+    "--stop-ms",
+    nargs=2,
+    type=click.IntRange(1, 5000),
+    default=(50, 500),
+    show_default=True,
+    metavar="MIN MAX",
+    help="Length of a stop.",
+)
+@click.option(
     "--work",
     type=click.IntRange(0),
     default=3,
     show_default=True,
     help="CPU work per page: passes of the text formatter (about 10 us each per page).",
+)
+@click.option(
+    "--php-workers",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    help="WordPress: PHP-FPM's workers.",
+)
+@click.option(
+    "--php-connections",
+    type=click.Choice(PHP_CONNECTIONS),
+    default="request",
+    show_default=True,
+    help="WordPress: a database connection per request, or one that each worker keeps.",
+)
+@click.option(
+    "--people-threads",
+    type=click.IntRange(1),
+    default=40,
+    show_default=True,
+    help="Fan-out: threads of the second service.",
 )
 @click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
 @click.option(

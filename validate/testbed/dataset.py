@@ -28,7 +28,7 @@ def _app_data(name: str) -> str:
 
 
 WORDS = _app_data("words.txt").split()
-_FILLER = _app_data("filler.txt").split()
+FILLER = _app_data("filler.txt").split()
 
 
 def nick(user: int) -> str:
@@ -49,7 +49,7 @@ def tag_name(tag: int) -> str:
 def _text(rng: random.Random, words: int) -> str:
     out = []
     for i in range(words):
-        word = rng.choice(WORDS) if rng.random() < 0.4 else rng.choice(_FILLER)
+        word = rng.choice(WORDS) if rng.random() < 0.4 else rng.choice(FILLER)
         out.append(f"*{word}*" if rng.random() < 0.02 else word)
         if i % 12 == 11:
             out[-1] += "."
@@ -173,5 +173,5 @@ def write(folder: Path) -> str:
 
 def fingerprint() -> str:
     """Changes whenever schema, words or this file change: the key of the cached data folder."""
-    parts = [inspect.getsource(sys.modules[__name__]), _app_data("schema.sql"), *WORDS, *_FILLER]
+    parts = [inspect.getsource(sys.modules[__name__]), _app_data("schema.sql"), *WORDS, *FILLER]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

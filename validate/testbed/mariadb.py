@@ -9,6 +9,8 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +60,8 @@ def _daemon(paths: Paths, data: Path, socket: Path) -> list[str]:
     ]
 
 
-def _client(paths: Paths, socket: Path) -> list[str]:
+def client(paths: Paths, socket: Path) -> list[str]:
+    """Command line of the client over a server's local socket."""
     return [paths.program("mariadb"), "--no-defaults", "-uroot", f"--socket={socket}", "--local-infile=1"]
 
 
@@ -67,16 +70,30 @@ def version(paths: Paths) -> str:
     return call([paths.program("mariadbd"), "--no-defaults", "--version"]).strip().split("Ver ")[-1]
 
 
-def template(paths: Paths) -> Path:
-    """Data folder with the seeded board; made at the first call and kept."""
-    key = hashlib.sha256((dataset.fingerprint() + version(paths)).encode()).hexdigest()[:16]
+@dataclass(frozen=True)
+class Content:
+    """What a database holds when a run begins.
+
+    fingerprint: changes when the content would. fill: writes it into an empty server; it gets an empty folder
+    for its files and the server's local socket.
+    """
+
+    name: str
+    fingerprint: Callable[[Paths], str]
+    fill: Callable[[Paths, Path, Path], None]
+
+
+def template(paths: Paths, content: Content) -> Path:
+    """Data folder with the content; made at the first call and kept."""
+    told = content.name + content.fingerprint(paths) + version(paths)
+    key = hashlib.sha256(told.encode()).hexdigest()[:16]
     final = cache_folder() / f"mariadb-{key}"
     if (final / "complete").exists():
         return final / "data"
     final.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f"{MAKING}{os.getpid()}-", dir=final.parent))
     try:
-        _fill(paths, work)
+        _fill(paths, work, content)
         (work / "complete").touch()
         # Another run may have finished the same template meanwhile; then that one is as good.
         try:
@@ -89,7 +106,7 @@ def template(paths: Paths) -> Path:
     return final / "data"
 
 
-def _fill(paths: Paths, work: Path) -> None:
+def _fill(paths: Paths, work: Path, content: Content) -> None:
     data = work / "data"
     call(
         [
@@ -114,21 +131,30 @@ def _fill(paths: Paths, work: Path) -> None:
         )
     server = Process("mariadbd", handle, log)
     try:
-        client = _client(paths, socket)
-        wait_until(lambda: attempt([*client, "-e", "SELECT 1"]).returncode == 0, server, 60, "MariaDB")
-        tables = work / "tables"
-        tables.mkdir()
-        script = dataset.write(tables)
-        call(client, f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\nUSE {DATABASE};\n{script}")
-        grants = (
-            f"CREATE USER '{USER}'@'10.77.0.%' IDENTIFIED BY '{PASSWORD}';"
-            f"GRANT ALL ON {DATABASE}.* TO '{USER}'@'10.77.0.%';"
-        )
-        call(client, grants)
-        shutil.rmtree(tables)
+        ready = [*client(paths, socket), "-e", "SELECT 1"]
+        wait_until(lambda: attempt(ready).returncode == 0, server, 60, "MariaDB")
+        files = work / "files"
+        files.mkdir()
+        content.fill(paths, files, socket)
+        shutil.rmtree(files)
     finally:
         server.stop(signal.SIGTERM, 60)
     socket.unlink(missing_ok=True)
+
+
+def _fill_board(paths: Paths, work: Path, socket: Path) -> None:
+    script = dataset.write(work)
+    call(
+        client(paths, socket), f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;\nUSE {DATABASE};\n{script}"
+    )
+    grants = (
+        f"CREATE USER '{USER}'@'10.77.0.%' IDENTIFIED BY '{PASSWORD}';"
+        f"GRANT ALL ON {DATABASE}.* TO '{USER}'@'10.77.0.%';"
+    )
+    call(client(paths, socket), grants)
+
+
+BOARD = Content("board", lambda _: dataset.fingerprint(), _fill_board)
 
 
 class Database(Server):
@@ -137,20 +163,21 @@ class Database(Server):
     title = "MariaDB"
     processes = "cmariadbd"
 
-    def __init__(self, host: str = "db") -> None:
+    def __init__(self, host: str = "db", content: Content = BOARD) -> None:
         super().__init__(host)
+        self.content = content
         self.known: dict[tuple[str, int], int] = {}
         self._client: list[str] = []
 
     def prepare(self, paths: Paths) -> None:
         """Makes the template if there is none."""
-        template(paths)
+        template(paths, self.content)
 
     def start(self, bench: Bench) -> None:
         """Copies the template, starts MariaDB and waits until it answers."""
         paths, base = bench.paths, bench.base(self.host)
         data = base / "data"
-        call(["cp", "-a", "--reflink=auto", str(template(paths)), str(data)])
+        call(["cp", "-a", "--reflink=auto", str(template(paths, self.content)), str(data)])
         socket = base / "s.sock"
         argv = [
             *_daemon(paths, data, socket),
@@ -160,7 +187,7 @@ class Database(Server):
         if bench.options.monitors:
             argv += ["--log-output=TABLE", "--slow-query-log=ON", "--long-query-time=0"]
         self.process = bench.launcher.start(self.host, f"mariadbd-{self.host}", argv)
-        self._client = _client(paths, socket)
+        self._client = client(paths, socket)
         wait_until(
             lambda: attempt([*self._client, "-e", "SELECT 1"]).returncode == 0, self.process, 30, self.title
         )

@@ -153,6 +153,16 @@ class Network:
         text = call(self.inside(host, "cat", f"/sys/class/net/{device}/statistics/rx_packets"))
         return int(text)
 
+    def listen_counters(self, host: str) -> dict[str, int]:
+        """Full accept queues so far: overflows (a handshake found no place) and drops (SYNs lost so).
+
+        The kernel's TcpExt counters of the host's namespace (/proc/net/netstat).
+        """
+        lines = call(self.inside(host, "cat", "/proc/net/netstat")).splitlines()
+        names, values = (line.split()[1:] for line in lines if line.startswith("TcpExt:"))
+        found = dict(zip(names, values, strict=True))
+        return {"overflows": int(found["ListenOverflows"]), "drops": int(found["ListenDrops"])}
+
     def frames_into_bridge(self) -> int:
         """Frames that entered the bridge at any host's port: what the mirror must copy."""
         return sum(self.received("switch", port) for port in self.hosts)

@@ -10,6 +10,9 @@ from tapscope.store.errors import ExitCode, TapscopeError
 MIXES = ("browse", "write10")
 CONNECTORS = ("mod_jk", "mod_proxy_ajp")
 POOL_HABITS = ("request", "statement")
+PHP_CONNECTIONS = ("request", "persistent")
+STATEMENTS = ("mixed", "prepared")
+CODINGS = ("protobuf", "json")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,22 @@ class Options:
     tomcat_threads: int = 60
     pool_size: int = 30
     pool_habit: str = "request"
+    statements: str = "mixed"
+    avatica_coding: str = "protobuf"
     work: int = 3
+    php_workers: int = 40
+    php_connections: str = "request"
+    people_threads: int = 40
+    keep_alive: bool = True
+    burst_s: float = 0.0
+    backlog: int = 511
+    heap_mib: int = 512
+    serial_gc: bool = False
+    collect_every_s: float = 0.0
+    ballast_mib: int = 0
+    stop: tuple[str, ...] = ()
+    stop_every_s: float = 2.0
+    stop_ms: tuple[int, int] = (50, 500)
     monitors: bool = True
     midstream: bool = False
     keep_unscrubbed: bool = False
@@ -41,7 +59,14 @@ class Options:
         """Raises TapscopeError for values that make no run."""
         if self.users < 1 or self.seconds <= 0:
             raise TapscopeError("a run needs at least one user and some seconds", exit_code=ExitCode.USAGE)
-        choices = {"mix": MIXES, "connector": CONNECTORS, "pool_habit": POOL_HABITS}
+        choices = {
+            "mix": MIXES,
+            "connector": CONNECTORS,
+            "pool_habit": POOL_HABITS,
+            "php_connections": PHP_CONNECTIONS,
+            "statements": STATEMENTS,
+            "avatica_coding": CODINGS,
+        }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise TapscopeError(

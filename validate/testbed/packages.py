@@ -29,10 +29,20 @@ PROGRAMS = {
     "mariadb-install-db": "mariadb-server",
     "java": "default-jre-headless",
     "javac": "default-jdk-headless",
+    "nginx": "nginx",
+    "php": "php-cli",
+    "gunicorn": "gunicorn",
+    "mvn": "maven",
 }
 
+
+def _glob(folder: str, pattern: str) -> tuple[str, ...]:
+    """Files whose name carries a version, the newest first."""
+    return tuple(sorted(map(str, Path(folder).glob(pattern)), reverse=True))
+
+
 # name -> (candidate files, package)
-FILES = {
+FILES: dict[str, tuple[tuple[str, ...], str]] = {
     "mod_jk": (("/usr/lib/apache2/modules/mod_jk.so",), "libapache2-mod-jk"),
     "tomcat": (("/usr/share/tomcat10/bin/bootstrap.jar",), "tomcat10"),
     "tomcat_jdbc": (
@@ -44,6 +54,10 @@ FILES = {
         "tomcat10",
     ),
     "driver": (("/usr/share/java/mariadb-java-client.jar",), "libmariadb-java"),
+    "php-fpm": (_glob("/usr/sbin", "php-fpm[0-9]*"), "php-fpm"),
+    "mysqli": (_glob("/usr/lib/php", "*/mysqli.so"), "php-mysql"),
+    "pymysql": (("/usr/lib/python3/dist-packages/pymysql/__init__.py",), "python3-pymysql"),
+    "wordpress": (("/usr/share/wordpress/wp-load.php",), "wordpress"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Where each request message begins in the client side of an HTTP, AJP13 or MySQL connection.
+"""Where each request message begins in the client side of an HTTP, AJP13, FastCGI or MySQL connection.
 
 Deliberately simple readers for traffic that the testbed itself makes (no pipelining over gaps, no TLS, no
 compression); what they do not understand is counted, never guessed.
@@ -16,11 +16,13 @@ _HTTP_LINE = re.compile(rb"(GET|POST|HEAD|PUT|DELETE|OPTIONS) \S+ HTTP/1\.[01]\r
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.I)
 _AJP_METHODS = {1: "OPTIONS", 2: "GET", 3: "HEAD", 4: "POST", 5: "PUT", 6: "DELETE"}
 _AJP_LENGTH = re.compile(rb"\xa0\x08\x00(.)(\d+)\x00", re.S)
+_FCGI_METHOD = re.compile(rb"REQUEST_METHOD([A-Z]{3,7})")
 _COMMANDS = {
     0x01: "COM_QUIT",
     0x02: "COM_INIT_DB",
     0x03: "COM_QUERY",
     0x0E: "COM_PING",
+    0x11: "COM_CHANGE_USER",
     0x16: "COM_STMT_PREPARE",
     0x17: "COM_STMT_EXECUTE",
     0x18: "COM_STMT_SEND_LONG_DATA",
@@ -95,6 +97,28 @@ def ajp(run: Run) -> Iterator[Request | Unread]:
         at = end
 
 
+def fastcgi(run: Run) -> Iterator[Request | Unread]:
+    """FastCGI requests: from FCGI_BEGIN_REQUEST to the empty FCGI_STDIN (FastCGI 1.0, 3.3 and 5)."""
+    data, at = run.data, 0
+
+    def head(p: int) -> bool:
+        return data[p : p + 2] == b"\x01\x01" and p + 8 <= len(data)
+
+    while at < len(data):
+        if not head(at):
+            resume = _resume(run, at, head)
+            yield Unread(resume - at)
+            at = resume
+            continue
+        begin, last = at, False
+        while at + 8 <= len(data) and not last:
+            size = data[at + 4] << 8 | data[at + 5]
+            last = data[at + 1] == 5 and size == 0
+            at += 8 + size + data[at + 6]
+        method = _FCGI_METHOD.search(data, begin, min(at, len(data)))
+        yield Request(begin, min(at, len(data)), method[1].decode() if method else "OTHER")
+
+
 def mysql(run: Run) -> Iterator[Request | Unread]:
     """MySQL commands: client packets with sequence number 0. The log-in packets have higher numbers."""
     data, at = run.data, 0
@@ -126,5 +150,11 @@ def _resume(run: Run, at: int, plausible: object) -> int:
     return len(run.data)
 
 
-READERS: dict[str, Callable[[Run], Iterator[Request | Unread]]] = {"http": http, "ajp": ajp, "mysql": mysql}
-"""By protocol."""
+READERS: dict[str, Callable[[Run], Iterator[Request | Unread]]] = {
+    "http": http,
+    "avatica": http,
+    "ajp": ajp,
+    "fastcgi": fastcgi,
+    "mysql": mysql,
+}
+"""By protocol. Avatica is HTTP with a JDBC call in every body."""

@@ -20,11 +20,12 @@ from typing import Any
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import hosts, leftovers, scenarios, scrub, truth
+from . import hosts, leftovers, parts, pauses, scenarios, scrub, truth
 from .cgroups import Groups
 from .net import Network, new_name
 from .options import Options
 from .packages import Paths, find
+from .pauses import Pause, Plan, Stops, collections
 from .pcapfile import read
 from .processes import Launcher, Process
 from .scenario import Bench, Scenario, Server
@@ -45,8 +46,11 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
     scenario = scenarios.get(options.scenario)
     if out.exists() and any(out.iterdir()):
         raise TapscopeError("the directory is not empty", path=out, remedy="Name a new one with -o.")
-    paths = find(scenario.needs)
     servers = scenario.servers(options)
+    for server in servers:
+        server.check(options)
+    _check_stops(options, servers)
+    paths = find(scenario.needs)
     out.mkdir(parents=True, exist_ok=True)
     name = new_name()
     with contextlib.ExitStack() as stack:
@@ -70,6 +74,17 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
         _Session(scenario, bench, servers, manifest, say).conduct()
     _after(options, out, manifest)
     return manifest
+
+
+def _check_stops(options: Options, servers: list[Server]) -> None:
+    served = [server.host for server in servers]
+    for host in options.stop:
+        if host not in served:
+            raise TapscopeError(
+                f"there is no server on host {host!r} that could be stopped",
+                remedy=f"Name one of: {', '.join(served)}.",
+                exit_code=ExitCode.USAGE,
+            )
 
 
 @contextlib.contextmanager
@@ -138,6 +153,7 @@ class _Session:
         self.options, self.out, self.launcher = bench.options, bench.out, bench.launcher
         self.manifest, self.say = manifest, say
         self.raw = bench.scratch / "tap.pcap"
+        self.pauses: list[Pause] = []
 
     def conduct(self) -> None:
         """Starts everything, waits for the users, stops everything, and finds the truth."""
@@ -155,6 +171,9 @@ class _Session:
         self._let_users_work()
         self.say("collecting")
         counters = tap.stop()
+        self.manifest["listen"] = {
+            host: self.launcher.network.listen_counters(host) for host in self.launcher.network.hosts
+        }
         for process in recorders:
             process.stop()
         for server in reversed(self.servers):
@@ -218,6 +237,8 @@ class _Session:
             "seed": options.seed,
             "mix": options.mix,
             "think_s": options.think_s,
+            "keep_alive": options.keep_alive,
+            "burst_ns": int(options.burst_s * 1e9),
             "ids": options.monitors,
             # First requests are spread over the warm-up's first part, so that no wave is left when the run
             # begins.
@@ -227,13 +248,16 @@ class _Session:
             "out": str(self.out / "users" / "requests.csv"),
         }
         process = self._python("client", "users", "users", config)
-        while not process.ended():
-            for server in self.servers:
-                server.watch()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.handle.wait(1.0)
-            if time.time_ns() > end_ns + 90_000_000_000:
-                raise TapscopeError("the emulated users did not end", path=process.log)
+        plan = Plan(options.stop_every_s, *options.stop_ms, options.seed)
+        with Stops(self._to_stop(), plan) as stops:
+            while not process.ended():
+                for server in self.servers:
+                    server.watch()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.handle.wait(1.0)
+                if time.time_ns() > end_ns + 90_000_000_000:
+                    raise TapscopeError("the emulated users did not end", path=process.log)
+        self.pauses += stops.pauses
         if process.handle.returncode != 0:
             raise TapscopeError(f"the emulated users failed: {process.tail()}", path=process.log)
         self.manifest["phases_ns"] = {
@@ -244,15 +268,29 @@ class _Session:
         }
         self.manifest["users_cpu"] = json.loads(process.log.read_text().strip().splitlines()[-1])
 
+    def _to_stop(self) -> dict[str, Process]:
+        """Host -> server, of the hosts that the options want to stand still now and then."""
+        served = {server.host: server.process for server in self.servers}
+        return {host: p for host, p in served.items() if p is not None and host in self.options.stop}
+
+    def _write_pauses(self) -> None:
+        """Pauses by signals, and those that the JVMs logged."""
+        begin, end = (self.manifest["phases_ns"][name] for name in ("warmup_begin", "rampdown_end"))
+        for gc_log in sorted((self.out / "hosts").glob("*/gc.log")):
+            self.pauses += [p for p in collections(gc_log, gc_log.parent.name) if begin <= p.end_ns < end]
+        pauses.write(self.pauses, self.out / "truth" / "pauses.csv")
+
     def _truth(self, counters: dict[str, int]) -> None:
         out = self.out
         with (out / "users" / "requests.csv").open() as file:
-            ids = {row["request_id"] for row in csv.DictReader(file)} - {""}
+            asked = {row["request_id"] for row in csv.DictReader(file)} - {""}
+        ids = parts.with_parts(asked, self.scenario.parts)
         capture = read(self.raw)
         holders = self.scenario.holders(capture, self.bench, self.servers)
-        found = truth.extract(capture, ids, self.scenario.protocols, holders)
+        found = truth.extract(capture, ids, self.scenario.protocols, holders, bool(self.scenario.parts))
         capture.data.close()
         truth.write(found, out / "truth" / "calls.csv.gz")
+        self._write_pauses()
         self.manifest["capture"] = {
             **counters,
             "packets_in_file": capture.packets,

@@ -62,6 +62,9 @@ class Server:
         self.host = host
         self.process: Process | None = None
 
+    def check(self, options: Options) -> None:
+        """Raises TapscopeError for options that this server cannot follow. Before anything is started."""
+
     def prepare(self, paths: Paths) -> None:
         """What lasts longer than a run and is made once: data folders, downloads. Before the network is."""
 
@@ -95,7 +98,8 @@ class Scenario:
     protocols: port -> protocol, one of requests.READERS: what the truth reads. servers: makes them, in the
     order of their start. visitors: module of this package with a class Visitor, the users' decisions.
     holders: makes, per protocol, the rule for messages without an id. needs: names of packages.PROGRAMS and
-    packages.FILES. defaults: options that differ from those of Options.
+    packages.FILES. parts: into how many calls at once a request may be split (parts.py). defaults: options
+    that differ from those of Options.
     """
 
     name: str
@@ -108,6 +112,7 @@ class Scenario:
     visitors: str
     holders: Holders
     needs: tuple[str, ...]
+    parts: int = 0
     defaults: dict[str, Any] = field(default_factory=dict)
 
     def options(self, **given: Any) -> Options:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import apache, mariadb
+from . import apache, avatica, fanout, mariadb, nginx, people, tomcat, wordpress
 from .apache import Apache
+from .avatica import AvaticaCheckouts, Middleware
 from .checkouts import Checkouts, MysqlCheckouts
 from .mariadb import Database
 from .pcapfile import Capture
@@ -15,37 +18,167 @@ from .scenario import Bench, Scenario, Server
 from .tomcat import Tomcat
 from .truth import Holder
 
-_BOARD_NEEDS = (
-    *("apache2", "mod_jk", "java", "javac", "tomcat", "tomcat_jdbc", "servlet_api", "driver"),
-    *("mariadbd", "mariadb", "mariadb-install-db"),
-)
-_BOARD_PROTOCOLS = {apache.PORT: "http", apache.AJP_PORT: "ajp", mariadb.PORT: "mysql"}
+_MARIADB = ("mariadbd", "mariadb", "mariadb-install-db")
+_TOMCAT = ("java", "javac", "tomcat", "tomcat_jdbc", "servlet_api", "driver")
+_BOARD_NEEDS = ("apache2", "mod_jk", *_TOMCAT, *_MARIADB)
 
 
-def board_holders(capture: Capture, bench: Bench, servers: Sequence[Server]) -> Mapping[str, Holder]:
+def _checkout_logs(bench: Bench) -> list[Path]:
+    return sorted((bench.out / "events").glob("*/checkouts.tsv"))
+
+
+def board_holders(capture: Capture, bench: Bench, servers: Sequence[Server]) -> dict[str, Holder]:
     """Database messages without an id belong to whoever had the connection checked out."""
-    logs = sorted((bench.out / "events").glob("*/checkouts.tsv"))
     known = {
         key: thread
         for server in servers
         if isinstance(server, Database)
         for key, thread in server.known.items()
     }
-    return {"mysql": MysqlCheckouts(capture, mariadb.PORT, Checkouts.read(*logs), known)}
+    checkouts = Checkouts.read(*_checkout_logs(bench))
+    return {"mysql": MysqlCheckouts(capture, mariadb.PORT, checkouts, known)}
 
+
+def avatica_holders(capture: Capture, bench: Bench, servers: Sequence[Server]) -> dict[str, Holder]:
+    """The same behind the middleware, which opens one connection for each of its clients' connections."""
+    checkouts = Checkouts.read(*_checkout_logs(bench), key="connection")
+    return {**board_holders(capture, bench, servers), "avatica": AvaticaCheckouts(checkouts)}
+
+
+_BOARD = Scenario(
+    name="board",
+    summary="Apache httpd, Tomcat and MariaDB: the bulletin board on three tiers",
+    hosts={"client": "10.77.0.10", "web": "10.77.0.20", "app": "10.77.0.30", "db": "10.77.0.40"},
+    entry=("web", apache.PORT),
+    ports={"web": apache.PORT, "app": apache.AJP_PORT, "db": mariadb.PORT},
+    protocols={apache.PORT: "http", apache.AJP_PORT: "ajp", mariadb.PORT: "mysql"},
+    servers=lambda options: [Database(), Tomcat(), Apache()],
+    visitors="visitors",
+    holders=board_holders,
+    needs=_BOARD_NEEDS,
+)
 
 _ALL = (
+    _BOARD,
+    replace(
+        _BOARD,
+        name="prepared",
+        summary="board, every statement prepared once per connection and executed by number",
+        defaults={"statements": "prepared"},
+    ),
+    replace(
+        _BOARD,
+        name="balanced",
+        summary="board with two Tomcats behind mod_jk's balancer",
+        hosts={
+            "client": "10.77.0.10",
+            "web": "10.77.0.20",
+            "app1": "10.77.0.31",
+            "app2": "10.77.0.32",
+            "db": "10.77.0.40",
+        },
+        ports={"web": apache.PORT, "app1": apache.AJP_PORT, "app2": apache.AJP_PORT, "db": mariadb.PORT},
+        servers=lambda options: [
+            Database(),
+            Tomcat("app1", events="tomcat-app1"),
+            Tomcat("app2", events="tomcat-app2"),
+            Apache(apps=("app1", "app2")),
+        ],
+        defaults={"pool_size": 20},
+    ),
+    replace(
+        _BOARD,
+        name="avatica",
+        summary="four tiers: a JDBC middleware (Apache Avatica) between Tomcat and MariaDB",
+        hosts={**_BOARD.hosts, "middle": "10.77.0.35"},
+        ports={**_BOARD.ports, "middle": avatica.PORT},
+        protocols={**_BOARD.protocols, avatica.PORT: "avatica"},
+        servers=lambda options: [Database(), Middleware(), Tomcat(middle="middle"), Apache()],
+        holders=avatica_holders,
+        needs=(*_BOARD_NEEDS, "mvn"),
+    ),
+    replace(
+        _BOARD,
+        name="saturated",
+        summary="board with a throttled database: 100 and more requests wait for pool connections",
+        defaults={
+            "users": 300,
+            "think_s": 0.5,
+            "pool_size": 20,
+            "cpu_quota": {"db": 0.2},
+            "tomcat_threads": 320,
+            "apache_threads": 320,
+        },
+    ),
+    replace(
+        _BOARD,
+        name="pauses",
+        summary="board whose servers stand still: full collections in Tomcat, stops of Tomcat and MariaDB",
+        defaults={
+            "users": 100,
+            "think_s": 1.0,
+            "stop": ("app", "db"),
+            "stop_every_s": 2.5,
+            "serial_gc": True,
+            "heap_mib": 256,
+            "ballast_mib": 64,
+            "collect_every_s": 3.0,
+        },
+    ),
+    replace(
+        _BOARD,
+        name="overflow",
+        summary="board with short accept queues, bursts and stops: SYN drops, queues that overflow",
+        defaults={
+            "users": 150,
+            "think_s": 0.8,
+            "keep_alive": False,
+            "burst_s": 1.5,
+            "backlog": 8,
+            "apache_threads": 50,
+            "stop": ("web", "app"),
+            "stop_every_s": 2.5,
+        },
+    ),
     Scenario(
-        name="board",
-        summary="Apache httpd, Tomcat and MariaDB: the bulletin board on three tiers",
-        hosts={"client": "10.77.0.10", "web": "10.77.0.20", "app": "10.77.0.30", "db": "10.77.0.40"},
-        entry=("web", apache.PORT),
-        ports={"web": apache.PORT, "app": apache.AJP_PORT, "db": mariadb.PORT},
-        protocols=_BOARD_PROTOCOLS,
-        servers=lambda options: [Database(), Tomcat(), Apache()],
-        visitors="visitors",
+        name="wordpress",
+        summary="nginx, PHP-FPM with WordPress (FastCGI) and MariaDB: connections per request or persistent",
+        hosts={"client": "10.77.0.10", "web": wordpress.ADDRESS, "app": "10.77.0.30", "db": "10.77.0.40"},
+        entry=("web", nginx.PORT),
+        ports={"web": nginx.PORT, "app": wordpress.PORT, "db": mariadb.PORT},
+        protocols={nginx.PORT: "http", wordpress.PORT: "fastcgi", mariadb.PORT: "mysql"},
+        servers=lambda options: [
+            Database(content=wordpress.CONTENT),
+            wordpress.PhpFpm(),
+            nginx.Nginx("web", wordpress.site),
+        ],
+        visitors="wordpress_visitors",
         holders=board_holders,
-        needs=_BOARD_NEEDS,
+        needs=(*_MARIADB, "nginx", "php", "php-fpm", "mysqli", "wordpress"),
+    ),
+    Scenario(
+        name="fanout",
+        summary="nginx that asks Tomcat and a Python service at the same time (SSI), both on MariaDB",
+        hosts={
+            "client": "10.77.0.10",
+            "web": "10.77.0.20",
+            "app": "10.77.0.30",
+            "people": "10.77.0.31",
+            "db": "10.77.0.40",
+        },
+        entry=("web", nginx.PORT),
+        ports={"web": nginx.PORT, "app": tomcat.HTTP_PORT, "people": people.PORT, "db": mariadb.PORT},
+        protocols={nginx.PORT: "http", tomcat.HTTP_PORT: "http", people.PORT: "http", mariadb.PORT: "mysql"},
+        servers=lambda options: [
+            Database(),
+            Tomcat(protocol="http"),
+            people.People(),
+            nginx.Nginx("web", fanout.site),
+        ],
+        visitors="fanout",
+        holders=board_holders,
+        needs=(*_MARIADB, *_TOMCAT, "nginx", "gunicorn", "pymysql"),
+        parts=fanout.PARTS,
     ),
 )
 

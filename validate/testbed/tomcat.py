@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+from . import avatica
 from .apache import AJP_PORT, AJP_SECRET
 from .mariadb import DATABASE, PASSWORD, USER
 from .mariadb import PORT as DB_PORT
@@ -18,13 +20,17 @@ from .processes import wait_until
 from .scenario import Bench, Server
 from .shell import call
 
+HTTP_PORT = 8080
 _ACCESS_PATTERN = (
     'id=%{X-Request-ID}i beg=%{begin:msec}t end=%{end:msec}t D=%D F=%F s=%s b=%b "%r" thr=%I a=%a:%{remote}p'
 )
 
 
-def compile_board(paths: Paths, target: Path) -> Path:
-    """Compiles the application's sources into an exploded web application below target."""
+def compile_board(paths: Paths, target: Path, avatica: Path | None) -> Path:
+    """Compiles the application's sources into an exploded web application below target.
+
+    avatica: folder with the jars of Avatica, where the database is behind it.
+    """
     source = resources.files(__package__).joinpath("app")
     webinf = target / "WEB-INF"
     classes = webinf / "classes"
@@ -33,11 +39,14 @@ def compile_board(paths: Paths, target: Path) -> Path:
         shutil.copy(folder / "WEB-INF" / "web.xml", webinf / "web.xml")
         files = sorted(str(f) for f in (folder / "src" / "board").glob("*.java"))
         jars = ":".join(str(paths.files[name]) for name in ("servlet_api", "driver"))
+        if avatica is not None:
+            files.append(str(folder / "src" / "avatica" / "AvaticaBackend.java"))
+            jars += f":{avatica}/*"
         call([paths.program("javac"), "--release", "17", "-d", str(classes), "-cp", jars, *files])
     return target
 
 
-def _server_xml(options: Options, address: str, logs: Path) -> str:
+def _server_xml(options: Options, address: str, logs: Path, protocol: str) -> str:
     valve = ""
     if options.monitors:
         valve = (
@@ -48,10 +57,15 @@ def _server_xml(options: Options, address: str, logs: Path) -> str:
     secret = (
         f'secretRequired="true" secret="{AJP_SECRET}"' if options.ajp_secret else 'secretRequired="false"'
     )
+    connector = f'port="{AJP_PORT}" protocol="AJP/1.3" {secret}'
+    if protocol == "http":
+        connector = (
+            f'port="{HTTP_PORT}" protocol="HTTP/1.1" maxKeepAliveRequests="-1" keepAliveTimeout="60000"'
+        )
     return f"""<?xml version="1.0" encoding="UTF-8"?>
 <Server port="-1">
   <Service name="Catalina">
-    <Connector port="{AJP_PORT}" protocol="AJP/1.3" address="{address}" {secret}
+    <Connector {connector} address="{address}"
                maxThreads="{options.tomcat_threads}"
                minSpareThreads="10" maxConnections="1000" acceptCount="100"/>
     <Engine name="Catalina" defaultHost="localhost">
@@ -62,67 +76,112 @@ def _server_xml(options: Options, address: str, logs: Path) -> str:
 """
 
 
-def _context_xml(options: Options, webapp: Path, logs: Path, database: str) -> str:
-    url = (
-        f"jdbc:mariadb://{database}:{DB_PORT}/{DATABASE}"
-        "?useServerPrepStmts=true&cachePrepStmts=true&prepStmtCacheSize=250"
+@dataclass(frozen=True)
+class _Source:
+    """The data source: driver and URL; backend: the application's class for this driver; interceptors: of the
+    pool."""
+
+    driver: str
+    url: str
+    backend: str
+    interceptors: str = "ConnectionState"
+
+
+def _source(bench: Bench, database: str, middle: str) -> _Source:
+    if middle:
+        # Avatica's driver keeps no prepared statements; the pool does where they are to be prepared once.
+        keeps = ";StatementCache(prepared=true,max=100000)" if bench.options.statements == "prepared" else ""
+        return _Source(
+            "org.apache.calcite.avatica.remote.Driver",
+            avatica.client_url(bench, middle),
+            "AvaticaBackend",
+            f"ConnectionState{keeps}",
+        )
+    return _Source(
+        "org.mariadb.jdbc.Driver",
+        f"jdbc:mariadb://{bench.hosts[database]}:{DB_PORT}/{DATABASE}"
+        "?useServerPrepStmts=true&cachePrepStmts=true&prepStmtCacheSize=250",
+        "MariaDbBackend",
     )
+
+
+def _context_xml(options: Options, webapp: Path, logs: Path, source: _Source) -> str:
     events = str(logs) if options.monitors else ""
     idle = min(10, options.pool_size)
     return f"""<?xml version="1.0" encoding="UTF-8"?>
 <Context docBase={quoteattr(str(webapp))} reloadable="false">
   <Parameter name="pool-habit" value="{options.pool_habit}"/>
+  <Parameter name="statements" value="{options.statements}"/>
+  <Parameter name="backend" value="{source.backend}"/>
+  <Parameter name="ballast-mib" value="{options.ballast_mib}"/>
+  <Parameter name="collect-every-ms" value="{int(options.collect_every_s * 1000)}"/>
   <Parameter name="work" value="{options.work}"/>
   <Parameter name="events" value={quoteattr(events)}/>
   <Resource name="jdbc/board" auth="Container" type="javax.sql.DataSource"
-            factory="org.apache.tomcat.jdbc.pool.DataSourceFactory" driverClassName="org.mariadb.jdbc.Driver"
-            url={quoteattr(url)} username="{USER}" password="{PASSWORD}"
+            factory="org.apache.tomcat.jdbc.pool.DataSourceFactory" driverClassName="{source.driver}"
+            url={quoteattr(source.url)} username="{USER}" password="{PASSWORD}"
             maxActive="{options.pool_size}" maxIdle="{options.pool_size}"
             minIdle="{idle}" initialSize="{idle}"
             maxWait="30000" testOnBorrow="true" validationQuery="SELECT 1" validationInterval="3000"
-            jdbcInterceptors="ConnectionState" defaultAutoCommit="true"/>
+            jdbcInterceptors="{source.interceptors}" defaultAutoCommit="true"/>
 </Context>
 """
 
 
 class Tomcat(Server):
-    """Tomcat with the board on one host. events: name of its folder of events."""
+    """Tomcat with the board on one host. events: name of its folder of events; protocol: ajp or http; middle:
+    host of the Avatica server through which it asks the database, if any."""
 
     title = "Tomcat"
     processes = "cjava"
 
-    def __init__(self, host: str = "app", database: str = "db", events: str = "tomcat") -> None:
+    def __init__(
+        self,
+        host: str = "app",
+        database: str = "db",
+        events: str = "tomcat",
+        protocol: str = "ajp",
+        middle: str = "",
+    ) -> None:
         super().__init__(host)
         self.database = database
         self.events = events
+        self.protocol = protocol
+        self.middle = middle
 
     def start(self, bench: Bench) -> None:
         """Starts Tomcat and waits until the board is deployed."""
         paths, options, base = bench.paths, bench.options, bench.base(self.host)
         logs = bench.events(self.events)
         webapp = bench.scratch / "board"
+        jars = avatica.jars(paths) if self.middle else None
         if not webapp.exists():
-            compile_board(paths, webapp)
+            compile_board(paths, webapp, jars)
         for name in ("conf/Catalina/localhost", "lib", "webapps", "work", "temp", "logs"):
             (base / name).mkdir(parents=True, exist_ok=True)
-        (base / "conf/server.xml").write_text(_server_xml(options, bench.hosts[self.host], logs))
+        (base / "conf/server.xml").write_text(
+            _server_xml(options, bench.hosts[self.host], logs, self.protocol)
+        )
         (base / "conf/web.xml").write_text(
             '<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"/>\n'
         )
         (base / "conf/Catalina/localhost/board.xml").write_text(
-            _context_xml(options, webapp, logs, bench.hosts[self.database])
+            _context_xml(options, webapp, logs, _source(bench, self.database, self.middle))
         )
         for jar in ("driver", "tomcat_jdbc"):
             if jar == "driver" or not (paths.tomcat_home / "lib" / "tomcat-jdbc.jar").exists():
                 shutil.copy(paths.files[jar], base / "lib" / paths.files[jar].name)
+        for file in sorted(jars.glob("*.jar")) if jars else []:
+            shutil.copy(file, base / "lib" / file.name)
         home, gc_log = paths.tomcat_home, bench.out / "hosts" / self.host / "gc.log"
         self.process = bench.launcher.start(
             self.host,
             f"tomcat-{self.host}",
             [
                 paths.program("java"),
-                "-Xms256m",
-                "-Xmx512m",
+                f"-Xms{min(256, options.heap_mib)}m",
+                f"-Xmx{options.heap_mib}m",
+                *(["-XX:+UseSerialGC"] if options.serial_gc else []),
                 f"-Xlog:gc*:file={gc_log}:utctime,uptime,level,tags",
                 f"-Dcatalina.home={home}",
                 f"-Dcatalina.base={base}",

@@ -18,12 +18,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from . import parts
 from .pcapfile import Capture
 from .requests import READERS, Request
 from .streams import Run, Stream, streams
 
 IDENTITY = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
-COLUMNS = ("ts_ns", "src", "sport", "dst", "dport", "tcp_seq", "protocol", "request_id", "how", "kind")
+COLUMNS = (
+    "ts_ns",
+    "src",
+    "sport",
+    "dst",
+    "dport",
+    "tcp_seq",
+    "protocol",
+    "request_id",
+    "how",
+    "kind",
+    "part",
+)
 
 
 class Call(NamedTuple):
@@ -39,6 +52,7 @@ class Call(NamedTuple):
     request_id: str
     how: str
     kind: str
+    part: int = 0
 
 
 class Holder(Protocol):
@@ -61,12 +75,17 @@ class Truth:
 
 
 def extract(
-    capture: Capture, ids: set[str], protocols: Mapping[int, str], holders: Mapping[str, Holder]
+    capture: Capture,
+    ids: set[str],
+    protocols: Mapping[int, str],
+    holders: Mapping[str, Holder],
+    split: bool = False,
 ) -> Truth:
     """Truth rows for every request message of the capture, in order of time.
 
     ids: all request ids the users sent. protocols: port -> name of a reader. holders: per protocol, the rule
     for messages without an id; a protocol without one has its ids in every message that belongs to a request.
+    split: ids name parts of requests as well (parts.py).
     """
     calls: list[Call] = []
     summary: Counter[str] = Counter()
@@ -91,9 +110,10 @@ def extract(
                     agree = "agree" if held == content else "differ"
                     summary[f"content_and_checkout_{agree}"] += 1
                 how = "content" if content else "checkout" if held else "none"
-                calls.append(
-                    Call(ts_ns, *stream.flow.text(), seq, protocol, content or held, how, found.kind)
-                )
+                name, part = content or held, 0
+                if split and name:
+                    name, part = parts.whole(name), parts.number(name)
+                calls.append(Call(ts_ns, *stream.flow.text(), seq, protocol, name, how, found.kind, part))
                 summary[f"{protocol}_{how}"] += 1
     calls.sort()
     return Truth(calls, dict(summary))

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .visitors import Step
+from .pace import Step
 
 COLUMNS = (
     "request_id",
@@ -155,13 +155,16 @@ class User:
         while True:
             pause = 0.0 if follow else self._visitor.think_s(config["think_s"])
             intended_ns = answered_ns + int(pause * 1e9)
+            if config["burst_ns"] and not follow and self._number % 2 == 0:
+                # Half of the users come all at once, when the next burst is due.
+                intended_ns += -intended_ns % config["burst_ns"]
             if intended_ns >= config["end_ns"]:
                 break
             await _sleep_until(intended_ns)
             step = self._visitor.followed(follow) if follow else self._visitor.next_step()
             answer = await self._request(step, intended_ns)
             answered_ns = time.time_ns()
-            follow = answer.location if answer is not None and answer.status == 303 else ""
+            follow = answer.location if answer is not None and answer.status in (302, 303) else ""
         if self._connection is not None and self._connection.transport is not None:
             self._connection.transport.close()
 
@@ -181,14 +184,17 @@ class User:
             "User-Agent: board-user/1",
             "Accept: text/html",
         ]
+        if not self._config["keep_alive"]:
+            lines.append("Connection: close")
         if identity:
             lines.append(f"X-Request-ID: {identity}")
         if self._visitor.session:
             lines.append(f"Cookie: sid={self._visitor.session}")
+        lines += step.headers
         body = b""
         if step.form is not None:
             body = step.form
-            lines += ["Content-Type: application/x-www-form-urlencoded", f"Content-Length: {len(body)}"]
+            lines += [f"Content-Type: {step.content_type}", f"Content-Length: {len(body)}"]
         request = ("\r\n".join(lines) + "\r\n\r\n").encode() + body
         start_ns, port, answer, end_ns = time.time_ns(), 0, None, -1
         try:
@@ -199,7 +205,7 @@ class User:
             end_ns = time.time_ns()
             if answer.session:
                 self._visitor.session = answer.session
-            if answer.close:
+            if answer.close or not self._config["keep_alive"]:
                 self._drop()
         except (OSError, TimeoutError):
             self._drop()

@@ -6,11 +6,10 @@ few recent stories, so that many concurrent requests carry the same keys.
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from . import dataset
+from .pace import Pace, Step
 
 # page -> (next page, weight); a visitor who can do nothing else goes to the front page
 _CHAIN: dict[str, tuple[tuple[str, int], ...]] = {
@@ -61,22 +60,11 @@ _SESSION_PAGES = 25
 WRITE_SHARE = 0.10
 
 
-@dataclass(frozen=True)
-class Step:
-    """One request to make. form is the urlencoded body of a POST, or None for GET."""
-
-    interaction: str
-    target: str
-    form: bytes | None = None
-
-
-class Visitor:
+class Visitor(Pace):
     """State of one emulated user between requests."""
 
     def __init__(self, seed: int, number: int, mix: str) -> None:
-        self._rng = random.Random(f"visitor {seed} {number}")
-        self._mix = mix
-        self.session = ""
+        super().__init__(seed, number, mix)
         self._begin()
 
     def _begin(self) -> None:
@@ -94,19 +82,6 @@ class Visitor:
             else (self._rng.randint(1, dataset.USERS))
         )
         self.session = ""
-
-    def think_s(self, mean_s: float) -> float:
-        """Exponential think time, cut at seven means."""
-        return min(self._rng.expovariate(1 / mean_s), 7 * mean_s) if mean_s > 0 else 0.0
-
-    def start_s(self, spread_s: float) -> float:
-        """Moment of the first request within the warm-up."""
-        return self._rng.uniform(0, spread_s)
-
-    def request_id(self) -> str:
-        """A version-4 style UUID from the visitor's own random numbers."""
-        h = f"{self._rng.getrandbits(128):032x}"
-        return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{'89ab'[int(h[16], 16) % 4]}{h[17:20]}-{h[20:]}"
 
     def next_step(self) -> Step:
         """The next request."""

@@ -11,11 +11,15 @@ import javax.sql.DataSource;
 public final class Board implements ServletContextListener {
     private static final String KEY = "board";
 
+    private Pauses pauses;
     DataSource dataSource;
     /** Null when the event monitors are off. */
     EventLog events;
     /** True: a connection is held until the request ends. False: it goes back after each group of statements. */
     boolean holdConnection;
+    /** True: every statement is prepared once per connection and executed by number. */
+    boolean allPrepared;
+    Backend backend;
     /** Passes of the text formatter over each rendered piece; more passes, more CPU per page. */
     int work;
     final Cache<Long, String> nicks = new Cache<>(200, 3_000);
@@ -33,6 +37,11 @@ public final class Board implements ServletContextListener {
             dataSource = (DataSource) new InitialContext().lookup("java:comp/env/jdbc/board");
             holdConnection = !"statement".equals(context.getInitParameter("pool-habit"));
             work = Integer.parseInt(context.getInitParameter("work"));
+            allPrepared = "prepared".equals(context.getInitParameter("statements"));
+            backend = (Backend) Class.forName("board." + context.getInitParameter("backend"))
+                    .getDeclaredConstructor().newInstance();
+            pauses = new Pauses(Integer.parseInt(context.getInitParameter("ballast-mib")),
+                    Long.parseLong(context.getInitParameter("collect-every-ms")));
             String folder = context.getInitParameter("events");
             events = folder == null || folder.isEmpty() ? null : new EventLog(Path.of(folder));
         } catch (Exception e) {
@@ -43,6 +52,7 @@ public final class Board implements ServletContextListener {
 
     @Override
     public void contextDestroyed(ServletContextEvent event) {
+        pauses.close();
         if (events != null) {
             try {
                 events.close();

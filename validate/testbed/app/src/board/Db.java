@@ -11,26 +11,26 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
-import org.mariadb.jdbc.MariaDbConnection;
 
 /**
  * The database as one request sees it: at most one pooled connection at a time, borrowed at the first statement.
  *
  * <p>{@code text*} sends the statement as text with its literals in it (COM_QUERY). {@code prepared*} uses a
- * server-prepared statement that each connection prepares once and then executes by number.
+ * server-prepared statement that each connection prepares once and then executes by number. Where the board is told
+ * that all are prepared, {@code text*} does so as well; only an INSERT has no place for the id then.
  * The request id travels as a comment at the end of a text statement, and as one more bound string of a
  * prepared one: the marker {@code {id}} in the SQL stands for the condition that binds it. Without event monitors
  * neither is sent.
  */
 final class Db implements AutoCloseable {
     /** Which statements a physical connection has prepared already; only used to name the prepare in the log. */
-    private static final Map<Connection, Set<String>> PREPARED = Collections.synchronizedMap(new WeakHashMap<>());
+    private static final Map<Object, Set<String>> PREPARED = Collections.synchronizedMap(new WeakHashMap<>());
 
     private final Board board;
     private final EventLog events;
     private final String id;
     private Connection connection;
-    private MariaDbConnection physical;
+    private Backend.Physical physical;
     private long borrowUs;
     private boolean inTransaction;
     private int ordinal;
@@ -46,7 +46,9 @@ final class Db implements AutoCloseable {
         if (connection == null) {
             borrowUs = Clock.nowUs();
             connection = board.dataSource.getConnection();
-            physical = connection.unwrap(MariaDbConnection.class);
+            if (board.events != null) {
+                physical = board.backend.physical(connection);
+            }
         }
         return connection;
     }
@@ -57,13 +59,12 @@ final class Db implements AutoCloseable {
             return;
         }
         long returnUs = Clock.nowUs();
-        long threadId = physical.getServerThreadId();
         connection.close();
         connection = null;
-        physical = null;
         if (board.events != null) {
-            board.events.checkout(id == null ? "-" : id, threadId, borrowUs, returnUs);
+            board.events.checkout(id == null ? "-" : id, physical, borrowUs, returnUs);
         }
+        physical = null;
     }
 
     /** End of a group of statements; the connection goes back here when the pool habit is per group. */
@@ -75,11 +76,14 @@ final class Db implements AutoCloseable {
 
     private void log(long dsUs, String form) {
         if (events != null) {
-            events.statement(id, ordinal++, dsUs, Clock.nowUs(), physical.getServerThreadId(), form);
+            events.statement(id, ordinal++, dsUs, Clock.nowUs(), physical.threadId(), form);
         }
     }
 
     List<Row> text(String sql, Object... values) throws SQLException {
+        if (board.allPrepared) {
+            return prepared(marked(sql), values);
+        }
         String full = literal(sql, values);
         try (Statement statement = connection().createStatement()) {
             long dsUs = Clock.nowUs();
@@ -91,22 +95,58 @@ final class Db implements AutoCloseable {
     }
 
     int textUpdate(String sql, Object... values) throws SQLException {
-        String full = literal(sql, values);
-        try (Statement statement = connection().createStatement()) {
-            long dsUs = Clock.nowUs();
-            int count = statement.executeUpdate(full, Statement.RETURN_GENERATED_KEYS);
-            log(dsUs, "text");
-            try (ResultSet keys = statement.getGeneratedKeys()) {
-                if (keys.next()) {
-                    lastInsertId = keys.getLong(1);
+        boolean keys = board.backend.returnsKeys();
+        int count;
+        if (board.allPrepared) {
+            try (PreparedStatement statement = prepare(marked(sql), keys, values)) {
+                long dsUs = Clock.nowUs();
+                count = statement.executeUpdate();
+                log(dsUs, "execute");
+                if (keys) {
+                    takeKey(statement);
                 }
             }
-            return count;
+        } else {
+            String full = literal(sql, values);
+            try (Statement statement = connection().createStatement()) {
+                long dsUs = Clock.nowUs();
+                count = keys ? statement.executeUpdate(full, Statement.RETURN_GENERATED_KEYS)
+                        : statement.executeUpdate(full);
+                log(dsUs, "text");
+                if (keys) {
+                    takeKey(statement);
+                }
+            }
+        }
+        if (!keys && sql.startsWith("INSERT")) {
+            lastInsertId = text("SELECT LAST_INSERT_ID() AS id FROM DUAL WHERE 1 = 1").get(0).number("id");
+        }
+        return count;
+    }
+
+    private void takeKey(Statement statement) throws SQLException {
+        try (ResultSet keys = statement.getGeneratedKeys()) {
+            if (keys.next()) {
+                lastInsertId = keys.getLong(1);
+            }
         }
     }
 
+    /** The statement with the marker where one more condition can stand: behind the last one of its WHERE. */
+    private static String marked(String sql) {
+        if (!sql.contains(" WHERE ")) {
+            return sql;
+        }
+        int at = sql.length();
+        for (String clause : List.of(" GROUP BY ", " ORDER BY ", " LIMIT ")) {
+            int found = sql.indexOf(clause);
+            at = found < 0 ? at : Math.min(at, found);
+        }
+        return sql.substring(0, at) + " {id}" + sql.substring(at);
+    }
+
     List<Row> prepared(String sql, Object... values) throws SQLException {
-        try (PreparedStatement statement = prepare(sql, values)) {
+        try (PreparedStatement statement = prepare(sql, false, values)) {
             long dsUs = Clock.nowUs();
             try (ResultSet results = statement.executeQuery()) {
                 log(dsUs, "execute");
@@ -116,7 +156,7 @@ final class Db implements AutoCloseable {
     }
 
     int preparedUpdate(String sql, Object... values) throws SQLException {
-        try (PreparedStatement statement = prepare(sql, values)) {
+        try (PreparedStatement statement = prepare(sql, false, values)) {
             long dsUs = Clock.nowUs();
             int count = statement.executeUpdate();
             log(dsUs, "execute");
@@ -124,22 +164,25 @@ final class Db implements AutoCloseable {
         }
     }
 
-    private PreparedStatement prepare(String sql, Object... values) throws SQLException {
+    private PreparedStatement prepare(String sql, boolean keys, Object... values) throws SQLException {
         int mark = sql.indexOf("{id}");
-        if (mark < 0) {
+        if (mark < 0 && !board.allPrepared) {
             throw new IllegalArgumentException("statement without the id marker: " + sql);
         }
-        String full = sql.substring(0, mark) + (events == null ? "" : "AND ? <> ''") + sql.substring(mark + 4);
+        boolean bindsId = mark >= 0 && events != null;
+        String full = mark < 0 ? sql
+                : sql.substring(0, mark) + (bindsId ? "AND ? <> ''" : "") + sql.substring(mark + 4);
         Connection mine = connection();
         long dsUs = Clock.nowUs();
-        PreparedStatement statement = mine.prepareStatement(full);
-        if (events != null && PREPARED.computeIfAbsent(physical, c -> new HashSet<>()).add(full)) {
+        PreparedStatement statement = keys ? mine.prepareStatement(full, Statement.RETURN_GENERATED_KEYS)
+                : mine.prepareStatement(full);
+        if (events != null && PREPARED.computeIfAbsent(physical.key(), c -> new HashSet<>()).add(full)) {
             log(dsUs, "prepare");
         }
-        int beforeMark = (int) sql.substring(0, mark).chars().filter(c -> c == '?').count();
+        int beforeMark = (int) sql.substring(0, Math.max(mark, 0)).chars().filter(c -> c == '?').count();
         int position = 1;
         for (int i = 0; i <= values.length; i++) {
-            if (i == beforeMark && events != null) {
+            if (i == beforeMark && bindsId) {
                 statement.setString(position++, id);
             }
             if (i < values.length) {

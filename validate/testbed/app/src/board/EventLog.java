@@ -34,7 +34,7 @@ final class EventLog implements AutoCloseable {
         statementFile = open(folder.resolve("statements.tsv"),
                 "request_id\tordinal\tds_us\tdr_us\tthread_id\tform");
         checkoutFile = open(folder.resolve("checkouts.tsv"),
-                "request_id\tthread_id\tborrow_us\treturn_us");
+                "request_id\tthread_id\tconnection\tborrow_us\treturn_us");
         writer = new Thread(this::drainUntilClosed, "event-log");
         writer.setDaemon(true);
         writer.start();
@@ -55,8 +55,8 @@ final class EventLog implements AutoCloseable {
         statements.add(id + '\t' + ordinal + '\t' + dsUs + '\t' + drUs + '\t' + threadId + '\t' + form);
     }
 
-    void checkout(String id, long threadId, long borrowUs, long returnUs) {
-        checkouts.add(id + '\t' + threadId + '\t' + borrowUs + '\t' + returnUs);
+    void checkout(String id, Backend.Physical physical, long borrowUs, long returnUs) {
+        checkouts.add(id + '\t' + physical.threadId() + '\t' + physical.name() + '\t' + borrowUs + '\t' + returnUs);
     }
 
     private void drainUntilClosed() {

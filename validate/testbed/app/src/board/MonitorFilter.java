@@ -25,8 +25,9 @@ public final class MonitorFilter implements Filter {
         String id = http.getHeader("X-Request-ID");
         try {
             chain.doFilter(request, response);
-        } finally {
+            // Not after a failure: what is flushed then would be an answer of status 200 without an end.
             response.flushBuffer();
+        } finally {
             String interaction = http.getPathInfo() == null ? "/" : http.getPathInfo();
             events.request(id == null ? "-" : id, uaUs, Clock.nowUs(),
                     ((HttpServletResponse) response).getStatus(), Thread.currentThread().getName(), interaction);

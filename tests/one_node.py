@@ -1,0 +1,101 @@
+"""One node with known truth: calls that it serves and calls that it makes, of one mechanism at a time.
+
+A world is written call by call; `tables` gives the columns that the matcher takes. Times are ns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.reconstruct.match.links import links
+from tapscope.store.codes import EvidenceMode, Protocol
+from tapscope.store.tables import TABLES, Table
+
+NODE, CALLER, BEHIND = 1, 0, 2
+US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
+
+
+@dataclass
+class World:
+    """Calls in any order; `parent` is the index of the call that made a call, -1 for what the node serves."""
+
+    rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    tokens: list[tuple[int, bool, int, int, int]] = field(default_factory=list)
+
+    def serve(self, kind: int, arrive: int, depart: int) -> int:
+        """A call that the node serves; its index."""
+        self.rows.append((-1, kind, len(self.rows), arrive, depart, NODE))
+        return len(self.rows) - 1
+
+    def call(self, parent: int, kind: int, begin: int, end: int, conn: int | None = None) -> int:
+        """A call that the node makes for `parent`, on a connection of its own unless one is named."""
+        self.rows.append((parent, kind, len(self.rows) if conn is None else -1 - conn, begin, end, BEHIND))
+        return len(self.rows) - 1
+
+    def token(self, call: int, slot: int, kind: int, value: int, *, in_response: bool = False) -> None:
+        """A content token of the request (or response) of a call."""
+        self.tokens.append((call, in_response, slot, kind, value))
+
+    def tables(self) -> tuple[Table, Table, NDArray[np.int64]]:
+        """Calls in order of arrival, evidence, and the true parent of every call."""
+        rows = np.array(self.rows, dtype=np.int64)
+        order = np.argsort(rows[:, 3], kind="stable")
+        place = np.empty(len(rows), dtype=np.int64)
+        place[order] = np.arange(len(rows))
+        parent = rows[order, 0]
+        rows = rows[order]
+        served = rows[:, 5] == NODE
+        _, conn = np.unique(rows[:, 2], return_inverse=True)
+        columns = {
+            "conn": conn,
+            "request": 2 * np.arange(len(rows)),
+            "response": 2 * np.arange(len(rows)) + 1,
+            "client_node": np.where(served, CALLER, NODE),
+            "server_node": rows[:, 5],
+            "protocol": np.full(len(rows), Protocol.MYSQL),
+            "class_id": rows[:, 1] + np.where(served, 0, 1000),
+            "arrive_ns": rows[:, 3],
+            "request_end_ns": rows[:, 3],
+            "response_begin_ns": rows[:, 4],
+            "depart_ns": rows[:, 4],
+            "status": np.zeros(len(rows)),
+            "flags": np.zeros(len(rows)),
+            "tcp_seq": np.zeros(len(rows)),
+        }
+        calls = {c.name: np.asarray(columns[c.name]).astype(c.dtype) for c in TABLES["calls"]}
+        said = np.array(self.tokens, dtype=np.int64).reshape(-1, 5)
+        message = 2 * place[said[:, 0]] + said[:, 1]
+        values = (message, said[:, 2], said[:, 3], (said[:, 4] + 1) * 0x9E3779B97F4A7C1)
+        evidence = {
+            c.name: np.asarray(v).astype(c.dtype) for c, v in zip(TABLES["evidence"], values, strict=True)
+        }
+        return calls, evidence, np.where(parent >= 0, place[parent], -1)
+
+
+@dataclass
+class Score:
+    """Share of right edges, share of served calls all of whose calls are right, and the edges themselves."""
+
+    edges: float
+    paths: float
+    probability: NDArray[np.float64]
+    right: NDArray[np.bool_]
+
+
+def score(world: World, mode: EvidenceMode = EvidenceMode.ALL) -> Score:
+    """Match the world and compare with its truth."""
+    calls, evidence, truth = world.tables()
+    made = links(calls, evidence, mode)[0]
+    child = truth >= 0
+    right = made["parent"][child] == truth[child]
+    spoilt = np.union1d(truth[child][~right], made["parent"][child][~right])
+    served = np.unique(truth[child])
+    return Score(
+        edges=float(right.mean()),
+        paths=1.0 - np.isin(served, spoilt).mean(),
+        probability=made["probability"][child],
+        right=right,
+    )

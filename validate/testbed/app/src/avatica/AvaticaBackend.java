@@ -1,0 +1,38 @@
+package board;
+
+import java.sql.Connection;
+import java.sql.ResultSet;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.Collections;
+import java.util.Map;
+import java.util.WeakHashMap;
+import org.apache.calcite.avatica.AvaticaConnection;
+
+/**
+ * A database behind an Avatica server, which opens one connection of its own for each of its clients' connections.
+ * The number of that connection is asked for once, so that the checkout log can name both.
+ */
+final class AvaticaBackend implements Backend {
+    private final Map<Connection, Physical> known = Collections.synchronizedMap(new WeakHashMap<>());
+
+    @Override
+    public Physical physical(Connection pooled) throws SQLException {
+        AvaticaConnection connection = pooled.unwrap(AvaticaConnection.class);
+        Physical physical = known.get(connection);
+        if (physical == null) {
+            try (Statement statement = connection.createStatement();
+                    ResultSet rows = statement.executeQuery("SELECT CONNECTION_ID()")) {
+                rows.next();
+                physical = new Physical(connection, connection.id, rows.getLong(1));
+            }
+            known.put(connection, physical);
+        }
+        return physical;
+    }
+
+    @Override
+    public boolean returnsKeys() {
+        return false;
+    }
+}

@@ -1,0 +1,26 @@
+package middle;
+
+import java.sql.DriverManager;
+import org.apache.calcite.avatica.jdbc.JdbcMeta;
+import org.apache.calcite.avatica.remote.Driver;
+import org.apache.calcite.avatica.remote.LocalService;
+import org.apache.calcite.avatica.server.HttpServer;
+
+/** The JDBC middleware tier: java middle.Middleware json|protobuf PORT JDBC-URL USER PASSWORD, until it is ended. */
+public final class Middleware {
+    private Middleware() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        Driver.Serialization coding = Driver.Serialization.valueOf(args[0].toUpperCase());
+        DriverManager.registerDriver(new Described());
+        JdbcMeta meta = new JdbcMeta(args[2], args[3], args[4]);
+        HttpServer server = new HttpServer.Builder<>()
+                .withHandler(new LocalService(meta), coding)
+                .withPort(Integer.parseInt(args[1]))
+                .build();
+        server.start();
+        System.out.println("Middleware ready");
+        server.join();
+    }
+}

@@ -1,0 +1,20 @@
+package board;
+
+import java.sql.Connection;
+import java.sql.SQLException;
+import org.mariadb.jdbc.MariaDbConnection;
+
+/** The database itself, by its own protocol. */
+final class MariaDbBackend implements Backend {
+    @Override
+    public Physical physical(Connection pooled) throws SQLException {
+        MariaDbConnection connection = pooled.unwrap(MariaDbConnection.class);
+        long threadId = connection.getServerThreadId();
+        return new Physical(connection, Long.toString(threadId), threadId);
+    }
+
+    @Override
+    public boolean returnsKeys() {
+        return true;
+    }
+}
