@@ -320,6 +320,42 @@ std::string random_statement(std::mt19937& random) {
     return s;
 }
 
+// The same text with other values, and now and then with something else in it.
+std::string varied(const std::string& text, std::mt19937& random) {
+    constexpr std::string_view odd = "0123456789aex.'\"\\-# ,()?$";
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const bool digit = std::isdigit(static_cast<unsigned char>(text[i])) != 0;
+        if (digit && random() % 4 != 0)
+            for (std::size_t n = 1 + random() % 3; n > 0; --n) out += static_cast<char>('0' + random() % 10);
+        else if (random() % 150 == 0)
+            out += odd[random() % odd.size()];
+        else
+            out += text[i];
+    }
+    return out;
+}
+
+// A fingerprinter that has seen texts like it finds what one does that sees its first.
+void seen_before_gives_the_same(SqlDialect dialect, const std::vector<std::string>& texts) {
+    std::mt19937 random(11);
+    SqlFingerprinter seen(dialect);
+    for (int round = 0; round < 60; ++round)
+        for (const std::string& text : texts) {
+            const std::string now = round == 0 ? text : varied(text, random);
+            SqlFingerprinter fresh(dialect);
+            const std::string expected = run(fresh, now);
+            expect_equal(run(seen, now), expected, "seen before: " + now);
+            seen.scan(now);  // statement() reads the text again
+            fresh.scan(now);
+            expect_equal(std::string(seen.statement()), std::string(fresh.statement()), "statement: " + now);
+            expect_equal(std::to_string(seen.placeholders()), std::to_string(fresh.placeholders()),
+                         "placeholders: " + now);
+            expect_equal(std::to_string(seen.literal_count()), std::to_string(fresh.literal_count()),
+                         "literals: " + now);
+        }
+}
+
 }  // namespace
 
 int main() {
@@ -341,6 +377,19 @@ int main() {
     expect_equal(std::string(mysql.statement()), "SELECT 1", "statement as it is");
     mysql.scan("SELECT ? , '?', ?");
     expect_equal(std::to_string(mysql.placeholders()), "2", "placeholders");
+
+    std::vector<std::string> texts[2];
+    for (const Case& c : kMysqlCases) texts[0].emplace_back(c.text);
+    for (const Case& c : kPostgresCases) texts[1].emplace_back(c.text);
+    for (auto& some : texts) {
+        some.emplace_back(
+            "INSERT INTO comments (writer, story) VALUES (12, 'it''s', NOW()), (13, 'x', NOW())");
+        some.emplace_back(
+            "SELECT count(*) FROM t WHERE a IN (1, 2, 'three') AND b='x' /*! AND c=4 */ LIMIT 5");
+        some.emplace_back("UPDATE items SET stock=stock-1, price=-7, at='2025-06-15', n=n+1 WHERE id=9");
+    }
+    seen_before_gives_the_same(SqlDialect::mysql, texts[0]);
+    seen_before_gives_the_same(SqlDialect::postgres, texts[1]);
 
     std::mt19937 random(7);
     for (int i = 0; i < 200000; ++i) {

@@ -610,7 +610,7 @@ private:
             }
         }
         trim();
-        result_.fingerprint_size_ = static_cast<std::size_t>(out_ - base_);
+        result_.fingerprint_ = {base_, static_cast<std::size_t>(out_ - base_)};
     }
 
     void trim() noexcept {
@@ -632,6 +632,17 @@ private:
 };
 
 void SqlFingerprinter::scan(std::string_view text, bool cut) {
+    literals_.clear();
+    rewritten_ = false;
+    text_ = text;
+    if (!cut) {
+        if (const SqlMemo::Statement* known = memo_.find(text, literals_)) {
+            literal_count_ = literals_.size();
+            placeholders_ = known->placeholders;
+            fingerprint_ = known->fingerprint;
+            return;
+        }
+    }
     // A value of one byte becomes at most three (`?, `), and a list may grow by its `+`.
     const std::size_t wanted = 2 * text.size() + 64 + kSentinel;
     if (capacity_ < wanted) {
@@ -639,16 +650,15 @@ void SqlFingerprinter::scan(std::string_view text, bool cut) {
         buffer_ = std::make_unique_for_overwrite<char[]>(capacity_);
         std::memset(buffer_.get(), ' ', kSentinel);
     }
-    literals_.clear();
     literal_count_ = 0;
     placeholders_ = 0;
-    rewritten_ = false;
-    text_ = text;
     if (dialect_ == SqlDialect::mysql) {
         SqlScanner<SqlDialect::mysql>(*this, text, cut).run();
     } else {
         SqlScanner<SqlDialect::postgres>(*this, text, cut).run();
     }
+    if (!cut && !rewritten_ && literal_count_ == literals_.size())
+        memo_.note(text, literals_, fingerprint_, placeholders_);
 }
 
 }  // namespace tapscope

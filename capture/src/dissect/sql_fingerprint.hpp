@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "sql_literal.hpp"
+#include "sql_memo.hpp"
 
 namespace tapscope {
 
@@ -40,7 +41,7 @@ public:
     // complete; otherwise " ..." is appended in place of the last, possibly incomplete word.
     void scan(std::string_view text, bool cut = false);
 
-    std::string_view fingerprint() const noexcept { return {base(), fingerprint_size_}; }
+    std::string_view fingerprint() const noexcept { return fingerprint_; }
     std::span<const SqlLiteral> literals() const noexcept { return {literals_.data(), literals_.size()}; }
     std::size_t literal_count() const noexcept { return literal_count_; }  // recorded or not
     std::uint32_t placeholders() const noexcept { return placeholders_; }  // `?` or $n in the text
@@ -52,20 +53,20 @@ private:
     template <SqlDialect D>
     friend class SqlScanner;
 
-    const char* base() const noexcept { return buffer_.get() + kSentinel; }
     static constexpr std::size_t kSentinel =
         16;  // blanks in front, so that looking back needs no bounds check
 
     SqlDialect dialect_;
     std::unique_ptr<char[]> buffer_;
     std::size_t capacity_ = 0;
-    std::size_t fingerprint_size_ = 0;
+    std::string_view fingerprint_;  // in the buffer, or of a statement seen before
     std::vector<SqlLiteral> literals_;
     std::size_t literal_count_ = 0;
     std::uint32_t placeholders_ = 0;
     bool rewritten_ = false;  // something other than literals changed: statement() must rebuild the text
     std::string_view text_;
     std::string statement_;
+    SqlMemo memo_;
 };
 
 }  // namespace tapscope

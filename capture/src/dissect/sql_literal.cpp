@@ -165,6 +165,12 @@ std::string_view canonical(const SqlLiteral& literal, std::string& scratch, bool
             if (is_plain_integer(literal.text)) return literal.text;
             append_canonical_number(literal.text, scratch);
             return scratch;
+        case LiteralKind::digits:
+            is_number = true;
+            if (literal.text.size() <= kMaxWrittenOut && (literal.text[0] != '0' || literal.text.size() == 1))
+                return literal.text;
+            append_canonical_number(literal.text, scratch);
+            return scratch;
         case LiteralKind::hex:
             is_number = append_canonical_digits(literal.text, 4, scratch);
             return scratch;

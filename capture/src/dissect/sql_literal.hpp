@@ -11,6 +11,7 @@ namespace tapscope {
 
 enum class LiteralKind : std::uint8_t {
     number,  // decimal, with sign, fraction and exponent as written
+    digits,  // a number of digits alone
     hex,     // digits of 0x.. or x'..' (kept as bytes: MySQL reads it as a string)
     bits,    // digits of 0b.. or b'..'
     string,  // between quotes, quotes excluded
