@@ -195,6 +195,7 @@ WORDS = {
     "span.ends_before_it_begins": "Rows of the span table that end before they begin, left out",
     "span.end_without_begin": "Ends in the span table without a beginning by the same clock, not used",
     "span.truncated_file": "Span tables that were cut",
+    "match.parents_given_up": "Unanswered calls that were no longer waited for as parents of others",
     "match.pairs_too_large": "Groups of calls that were too large for joint matching",
     "host.unknown_file": "Files that no reader of host logs knows",
     "host.truncated_file": "Files that were cut",

@@ -16,6 +16,7 @@ constexpr float kGainWorthTaking = 1e-3f;     // nats; below it an exchange is r
 constexpr double kExchangeWorthTaking = 1.0;  // nats over all chains; the auction is exact only to its bids
 constexpr double kLive = 1e-3;       // probability of another parent from which on a pair is drawn again
 constexpr double kNeverSure = 1e-6;  // probability that something else is true, at least
+constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
 constexpr std::uint64_t kSeed = 0x7A705C09E;
 
 class Random {  // splitmix64
@@ -32,23 +33,52 @@ private:
     std::uint64_t state_ = kSeed;
 };
 
-class Matcher {
+Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
+    Problem out;
+    out.parents.n_classes = parent_classes;
+    out.children.n_classes = child_classes;
+    return out;
+}
+
+}  // namespace
+
+class Matcher::Search {
 public:
-    Matcher(const Problem& problem, const Options& options, const std::atomic<bool>& stop)
-        : problem_(problem),
+    Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
+           const std::atomic<bool>& stop)
+        : problem_(without_rows(parent_classes, child_classes)),
           options_(options),
           stop_(stop),
-          candidates_(find_candidates(problem)),
-          idle_(idle_connections(problem.children)),
-          content_(problem, candidates_),
-          model_(problem, candidates_, content_.learn(options.content_rounds), idle_),
-          split_(problem, candidates_, model_),
-          exchange_(problem, candidates_, model_),
-          chains_(problem, candidates_) {}
+          content_(problem_, candidates_),
+          model_(problem_, candidates_, {}, {}),
+          split_(problem_, candidates_, model_),
+          exchange_(problem_, candidates_, model_),
+          chains_(candidates_) {}
 
-    Assignment run() {
-        learn();
-        soften();
+    Assignment run(const Problem& stretch, const std::vector<float>& idle) {
+        problem_ = stretch;
+        find_candidates(problem_, candidates_);
+        chains_.resize(problem_.parents.size(), problem_.children.size());
+        const auto settled = std::min(problem_.settled, problem_.children.size());
+        const double keep =
+            learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
+        content_.bind(keep);
+        model_.bind(idle);
+        if (!learned_) {
+            model_.expect(content_.learn(options_.content_rounds));
+            learn();
+            soften();
+            learned_ = true;
+            const auto draws = decide();
+            return weigh(draws);
+        }
+        content_.apply();
+        place();
+        content_.relearn(chains_.parent_of(), keep);
+        model_.estimate(chains_.parent_of(), keep);
+        content_.apply();
+        chains_.forget();
+        climb(options_.max_sweeps);
         const auto draws = decide();
         return weigh(draws);
     }
@@ -62,6 +92,16 @@ private:
         }
         climb(options_.max_sweeps);
         reestimate();
+    }
+
+    void place() {
+        forward();
+        climb(2);
+        model_.rank(chains_.parent_of());
+        chains_.forget();
+        climb(options_.max_sweeps);
+        find_live_pairs();
+        for (int round = 0; round < kBurnIn && !stop_; ++round) draw();
     }
 
     void soften() {
@@ -86,6 +126,7 @@ private:
                 if (p != kNone) ++drawn[candidates_.find(c, p)];
             }
         }
+        sample_ = chains_.parent_of();
         chains_.restore(start);
         chains_.forget();
         climb(options_.max_sweeps);
@@ -105,9 +146,10 @@ private:
         std::vector<Tip> tip(problem_.parents.size());
         for (std::size_t i = 0; i < children.size(); ++i) {
             const auto c = static_cast<std::int32_t>(i);
-            std::int32_t best = kNone;
+            const bool decided = i < problem_.decided();
+            std::int32_t best = decided ? problem_.decided_parent[i] : kNone;
             float top = model_.orphan(c);
-            for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1]; ++k) {
+            for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1] && !decided; ++k) {
                 const auto p = candidates_.parent[k];
                 const float score = model_.step(p, tip[p], c) + candidates_.content[k] -
                                     model_.log_survival(p, tip[p].latest, children.begin[i]);
@@ -259,25 +301,30 @@ private:
         return out;
     }
 
-    const Problem& problem_;
-    const Options& options_;
+    Problem problem_;
+    const Options options_;
     const std::atomic<bool>& stop_;
+    bool learned_ = false;
     Candidates candidates_;
-    std::vector<float> idle_;
     Content content_;
     Model model_;
     PairSplit split_;
     ChainExchange exchange_;
     Chains chains_;
     std::vector<Pair> live_;
+    std::vector<std::int32_t> sample_;  // the last draw: parent of each child
     Random random_;
 };
 
-}  // namespace
+Matcher::Matcher(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
+                 const std::atomic<bool>& stop)
+    : search_(std::make_unique<Search>(parent_classes, child_classes, options, stop)) {}
 
-Assignment assign(const Problem& problem, const Options& options, const std::atomic<bool>& stop) {
-    if (problem.children.size() == 0) return {};
-    return Matcher(problem, options, stop).run();
+Matcher::~Matcher() = default;
+
+Assignment Matcher::match(const Problem& stretch, const std::vector<float>& idle) {
+    if (stretch.children.size() == 0) return {};
+    return search_->run(stretch, idle);
 }
 
 }  // namespace tapscope::match

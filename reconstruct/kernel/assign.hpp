@@ -1,15 +1,20 @@
-// Joint assignment of all children of a node to its parents.
+// Joint assignment of the children of a node to its parents, one stretch of time after the other.
 //
+// The first stretch teaches the model:
 //   learn    forward passes and exact pairwise splits, with the model re-estimated from each result, give a good
 //            assignment and a model that is too sure of itself: it was fitted to its own best guess
 //   soften   assignments are drawn from their conditional distribution (block Gibbs over pairs of parents) and the
 //            model is re-estimated from the draws (stochastic EM), so that gaps get their true width
-//   decide   the model stays; draws are counted, and pairwise splits climb to the best assignment
+// Every stretch is then decided:
+//   place    a forward pass and pairwise splits with the model as it is
+//   decide   draws are counted, and pairwise splits climb to the best assignment
 //   weigh    probability of an edge: share of the draws that have it, refined by the exact marginals of its pairs
+//   follow   the model takes in what the stretch showed, and slowly forgets what it knew before
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "problem.hpp"
@@ -23,6 +28,7 @@ struct Options {
     int soften_rounds = 8;   // model re-estimations from draws
     int draws = 24;          // counted draws
     int max_sweeps = 12;     // of pairwise splits
+    double memory = 60'000;  // children after which what they taught counts 1/e
 };
 
 struct Assignment {
@@ -33,7 +39,21 @@ struct Assignment {
     std::uint64_t pairs_too_large = 0;  // pairs that kept what they had: see kMaxSplit
 };
 
-// Deterministic: the same problem gives the same assignment. `stop` ends it early with what is done.
-Assignment assign(const Problem& problem, const Options& options, const std::atomic<bool>& stop);
+// Keeps the model of one node between stretches.
+class Matcher {
+public:
+    // At most so many classes of parents and of children will come. `stop` ends everything early.
+    Matcher(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
+            const std::atomic<bool>& stop);
+    ~Matcher();
+
+    // Deterministic: the same stretches in the same order give the same assignments. The rows are borrowed for the
+    // time of the call; `idle` is idle_connections() of the children.
+    Assignment match(const Problem& stretch, const std::vector<float>& idle);
+
+private:
+    class Search;
+    std::unique_ptr<Search> search_;
+};
 
 }  // namespace tapscope::match

@@ -4,6 +4,14 @@
 
 namespace tapscope::match {
 
+void Chains::resize(std::size_t parents, std::size_t children) {
+    parent_of_.assign(children, kNone);
+    held_.resize(parents);
+    for (auto& held : held_) held.clear();
+    version_.assign(parents, 1);
+    forget();
+}
+
 void Chains::clear() {
     for (auto& held : held_) held.clear();
     for (auto& version : version_) ++version;

@@ -16,11 +16,10 @@ using Pair = std::pair<std::int32_t, std::int32_t>;
 // Invariant: held(p) is ascending, and c is in held(p) exactly when parent_of()[c] == p.
 class Chains {
 public:
-    Chains(const Problem& problem, const Candidates& candidates)
-        : candidates_(candidates),
-          parent_of_(problem.children.size(), kNone),
-          held_(problem.parents.size()),
-          version_(problem.parents.size(), 1) {}
+    explicit Chains(const Candidates& candidates) : candidates_(candidates) {}
+
+    // Another stretch: nobody has a parent.
+    void resize(std::size_t parents, std::size_t children);
 
     const std::vector<std::int32_t>& parent_of() const noexcept { return parent_of_; }
     const std::vector<std::int32_t>& held(std::int32_t p) const noexcept { return held_[p]; }

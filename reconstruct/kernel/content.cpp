@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tapscope::match {
 namespace {
@@ -31,71 +32,105 @@ Content::Content(const Problem& problem, Candidates& candidates)
         static_cast<std::size_t>(affinity_.n_parent) * static_cast<std::size_t>(affinity_.n_child);
     affinity_.weight.assign(cells, 1.0);
     parents_of_class_.assign(static_cast<std::size_t>(affinity_.n_parent), 0.0);
-    for (const auto a : problem.parents.cls) parents_of_class_[a] += 1;
-    learn_background();
-    find_rules();
+}
+
+void ValueCounts::fade(double keep) {
+    for (float& cell : cells_) cell *= static_cast<float>(keep);
+}
+
+void ValueCounts::add(std::uint64_t value) noexcept {
+    for (int row = 0; row < kRows; ++row) {
+        cells_[static_cast<std::size_t>(row) << kBits | (mix(value, row) >> (64 - kBits))] += 1;
+    }
+}
+
+float ValueCounts::count(std::uint64_t value) const noexcept {
+    float least = std::numeric_limits<float>::max();
+    for (int row = 0; row < kRows; ++row) {
+        least = std::min(least,
+                         cells_[static_cast<std::size_t>(row) << kBits | (mix(value, row) >> (64 - kBits))]);
+    }
+    return least;
+}
+
+void Content::bind(double keep) {
+    std::fill(parents_of_class_.begin(), parents_of_class_.end(), 0.0);
+    for (const auto a : problem_.parents.cls) parents_of_class_[a] += 1;
+    learn_background(keep);
 }
 
 Affinity Content::learn(int rounds) {
+    find_rules();
     for (int round = 0; round < rounds; ++round) step();
-    score_all();
-    drop_hopeless();
+    apply();
     return affinity_;
 }
 
-void Content::relearn(const std::vector<std::int32_t>& parent_of) {
-    std::fill(chances_.begin(), chances_.end(), 0.0);
-    for (auto& rule : rules_) rule.hits = 0;
-    for (std::size_t c = 0; c < parent_of.size(); ++c) {
-        if (parent_of[c] != kNone) count(parent_of[c], c, 1.0);
+void Content::relearn(const std::vector<std::int32_t>& parent_of, double keep) {
+    for (double& chances : chances_) chances *= keep;
+    for (auto& rule : rules_) rule.hits *= keep;
+    for (std::size_t c = problem_.decided(); c < std::min(problem_.settled, parent_of.size()); ++c) {
+        if (parent_of[c] == kNone) continue;
+        if (keep > 0) find_rules(parent_of[c], c);  // what began to be copied since
+        count(parent_of[c], c, 1.0);
     }
     reweigh(kMostFromChains);
-    score_all();
+    if (keep == 0) score_all();
 }
 
-void Content::learn_background() {
+void Content::learn_background(double keep) {
     const auto& children = problem_.children;
     background_.resize(children.tokens.hash.size());
-    std::unordered_map<std::uint64_t, double> slot_total, value_count;
-    auto for_tokens = [&](auto&& visit) {
-        for (std::size_t c = 0; c < children.size(); ++c) {
+    value_counts_.fade(keep);
+    for (auto& [slot, total] : slot_totals_) total *= keep;
+    auto for_tokens = [&](std::size_t first, std::size_t last, auto&& visit) {
+        for (std::size_t c = first; c < last; ++c) {
             for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
                 const auto slot = mix(static_cast<std::uint64_t>(children.cls[c]), children.tokens.slot[t]);
                 visit(t, slot, mix(slot, children.tokens.hash[t]));
             }
         }
     };
-    for_tokens([&](std::int64_t, std::uint64_t slot, std::uint64_t value) {
-        slot_total[slot] += 1;
-        value_count[value] += 1;
-    });
-    for_tokens([&](std::int64_t t, std::uint64_t slot, std::uint64_t value) {
-        background_[t] = static_cast<float>(value_count[value] / (slot_total[slot] + 1));
+    for_tokens(problem_.decided(), std::min(problem_.settled, children.size()),
+               [&](std::int64_t, std::uint64_t slot, std::uint64_t value) {
+                   slot_totals_[slot] += 1;
+                   value_counts_.add(value);
+               });
+    for_tokens(0, children.size(), [&](std::int64_t t, std::uint64_t slot, std::uint64_t value) {
+        background_[t] =
+            static_cast<float>(std::max(value_counts_.count(value), 1.0f) / (slot_totals_[slot] + 1));
     });
 }
 
 // A rule exists where a value was seen on both sides of a candidate pair at least once.
 void Content::find_rules() {
-    const auto& [parents, children] = problem_;
-    for (std::size_t c = 0; c < children.size(); ++c) {
+    const auto& children = problem_.children;
+    for (std::size_t c = problem_.decided(); c < children.size(); ++c) {
         if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
-        for (const auto p : candidates_.of(c)) {
-            for_matches(p, c, [&](std::int64_t pt, std::int64_t ct) {
-                const auto chance =
-                    opportunity_key(parents.cls[p], children.cls[c], children.tokens.slot[ct]);
-                const auto key = mix(chance, parents.tokens.slot[pt]);
-                if (!rule_of_.try_emplace(key, static_cast<std::int32_t>(rules_.size())).second) return;
-                const auto at =
-                    opportunity_of_.try_emplace(chance, static_cast<std::int32_t>(opportunity_of_.size()));
-                rules_.push_back({0, 0, at.first->second});
-            });
-        }
+        for (const auto p : candidates_.of(c)) find_rules(p, c);
     }
     std::vector<int> sharers(opportunity_of_.size(), 0);
     for (const auto& rule : rules_) ++sharers[rule.opportunity];
     for (auto& rule : rules_) rule.weight = kFirstCopy / sharers[rule.opportunity];
     copied_.assign(opportunity_of_.size(), kFirstCopy);
     chances_.assign(opportunity_of_.size(), 0.0);
+}
+
+void Content::find_rules(std::int32_t p, std::size_t c) {
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
+    for_matches(p, c, [&](std::int64_t pt, std::int64_t ct) {
+        const auto chance = opportunity_key(parents.cls[p], children.cls[c], children.tokens.slot[ct]);
+        const auto key = mix(chance, parents.tokens.slot[pt]);
+        if (!rule_of_.try_emplace(key, static_cast<std::int32_t>(rules_.size())).second) return;
+        const auto at =
+            opportunity_of_.try_emplace(chance, static_cast<std::int32_t>(opportunity_of_.size()));
+        if (at.second) {
+            copied_.push_back(0.0);
+            chances_.push_back(0.0);
+        }
+        rules_.push_back({0, 0, at.first->second});
+    });
 }
 
 template <class F>
@@ -124,7 +159,8 @@ const Content::Rule* Content::rule(std::int32_t p, std::int64_t parent_token, st
 
 // Log-likelihood ratio of child c's tokens, given parent p, against the background.
 double Content::score(std::int32_t p, std::size_t c) const {
-    const auto& [parents, children] = problem_;
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
     double llr = 0;
     for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
         const auto chance = opportunity(parents.cls[p], children.cls[c], children.tokens.slot[i]);
@@ -141,7 +177,8 @@ double Content::score(std::int32_t p, std::size_t c) const {
 
 // E-step of one pair: whom child c's tokens were copied from, if p made it with this responsibility.
 void Content::count(std::int32_t p, std::size_t c, double responsibility) {
-    const auto& [parents, children] = problem_;
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
     for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
         const auto chance = opportunity(parents.cls[p], children.cls[c], children.tokens.slot[i]);
         if (chance == kNone) continue;
@@ -173,7 +210,8 @@ void Content::reweigh(double most) {
 }
 
 void Content::step() {
-    const auto& [parents, children] = problem_;
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
     std::fill(chances_.begin(), chances_.end(), 0.0);
     for (auto& rule : rules_) rule.hits = 0;
     std::vector<double> expected(affinity_.weight.size(), 0.0), weight;
@@ -217,7 +255,8 @@ void Content::score_all() {
 }
 
 void Content::drop_hopeless() {
-    const auto& [parents, children] = problem_;
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
     std::vector<float> weight(candidates_.parent.size()), best(children.size(), -1e30f);
     std::vector<std::uint8_t> hopeful(candidates_.parent.size());
     for (std::size_t c = 0; c < children.size(); ++c) {

@@ -25,16 +25,39 @@ struct Affinity {
     }
 };
 
+// How often a value came lately, in bounded memory: a count-min sketch (Cormode and Muthukrishnan 2005), whose answer
+// is never too low. Rare values are what counts as evidence; where it is full, they look more common than they are.
+class ValueCounts {
+public:
+    void fade(double keep);
+    void add(std::uint64_t value) noexcept;
+    float count(std::uint64_t value) const noexcept;
+
+private:
+    static constexpr int kRows = 3, kBits = 17;  // 1.5 MB
+    std::vector<float> cells_ = std::vector<float>(static_cast<std::size_t>(kRows) << kBits, 0.0f);
+};
+
 class Content {
 public:
     // Keeps references: both must outlive it. `candidates.content` is written by both learners.
     Content(const Problem& problem, Candidates& candidates);
 
+    // The rows of the problem have been replaced by those of another stretch. What was learned counts `keep` times.
+    void bind(double keep);
+
     // EM over all candidates; removes candidates whose weight is hopeless.
     Affinity learn(int rounds);
 
-    // Copy rules of an assignment (parent of each child, or kNone).
-    void relearn(const std::vector<std::int32_t>& parent_of);
+    // Copy rules of an assignment (parent of each child, or kNone), after what was counted before has been weighed
+    // with `keep` (0: forgotten).
+    void relearn(const std::vector<std::int32_t>& parent_of, double keep = 0.0);
+
+    // Scores the content of all candidates; removes those whose weight is hopeless.
+    void apply() {
+        score_all();
+        drop_hopeless();
+    }
 
 private:
     struct Rule {
@@ -43,8 +66,9 @@ private:
         std::int32_t opportunity = kNone;  // index of (parent class, child class, child slot)
     };
 
-    void learn_background();
+    void learn_background(double keep);
     void find_rules();
+    void find_rules(std::int32_t p, std::size_t c);
     void step();
     double score(std::int32_t p, std::size_t c) const;
     void count(std::int32_t p, std::size_t c, double responsibility);
@@ -62,6 +86,8 @@ private:
     Affinity affinity_;
     std::vector<double> parents_of_class_;
     std::vector<float> background_;  // p(v) of each child token
+    ValueCounts value_counts_;
+    std::unordered_map<std::uint64_t, double> slot_totals_;
     std::unordered_map<std::uint64_t, std::int32_t> rule_of_, opportunity_of_;
     std::vector<Rule> rules_;
     std::vector<double> copied_, chances_;  // per opportunity: sum of w_r; expected pairs

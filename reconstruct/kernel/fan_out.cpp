@@ -48,7 +48,7 @@ void FanOut::find(const std::vector<std::int32_t>& parent_of) {
     for (std::size_t c = 0; c < children.size(); ++c) {
         const auto p = parent_of[c];
         if (p == kNone) continue;
-        if (latest[p] >= 0) {
+        if (latest[p] >= 0 && c >= problem_.decided() && c < problem_.settled) {
             followed_[parents.cls[p]] += 1;
             overlapped_[parents.cls[p]] += latest[p] > children.begin[c] + kSlack;
         }

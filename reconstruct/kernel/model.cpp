@@ -45,12 +45,22 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
     }
     orphan_.assign(static_cast<std::size_t>(problem.children.n_classes), -40.0f);
     survival_.assign(n, Histogram{});
+    fade(0);
     forget_cells();
+    bind(idle);
+}
+
+void Model::bind(const std::vector<float>& idle) {
+    const auto& children = problem_.children;
     measure_load();
+    order_.forget_ranks();
+    log_idle_.clear();
     for (const float connections : idle) log_idle_.push_back(std::log(connections));
+    before_on_conn_.assign(children.before_on_conn.begin(), children.before_on_conn.end());
+    if (!before_on_conn_.empty()) return;
     std::vector<std::int32_t> latest;
-    for (std::size_t c = 0; c < problem.children.size(); ++c) {
-        const auto conn = static_cast<std::size_t>(problem.children.conn[c]);
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        const auto conn = static_cast<std::size_t>(children.conn[c]);
         if (conn >= latest.size()) latest.resize(conn + 1, kNone);
         before_on_conn_.push_back(latest[conn]);
         latest[conn] = static_cast<std::int32_t>(c);
@@ -58,7 +68,8 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
 }
 
 void Model::measure_load() {
-    const auto& [parents, children] = problem_;
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
     auto arrive = std::vector<Time>(parents.arrive.begin(), parents.arrive.end());
     auto depart = std::vector<Time>(parents.depart.begin(), parents.depart.end());
     std::sort(arrive.begin(), arrive.end());
@@ -70,6 +81,8 @@ void Model::measure_load() {
                                                       std::max<std::ptrdiff_t>(in - out, 1)))),
                                                   kLoads - 1));
     };
+    load_at_arrival_.clear();
+    load_at_end_.clear();
     for (const Time at : parents.arrive) load_at_arrival_.push_back(octave(at));
     for (const Time at : children.end) load_at_end_.push_back(octave(at));
 }
@@ -84,7 +97,8 @@ std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t
 }
 
 Model::Step Model::look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept {
-    const auto& [parents, children] = problem_;
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
     const auto n = children.n_classes;
     const auto latest = tip.latest;
     Step out;
@@ -120,33 +134,45 @@ Time Model::since_arrival(std::int32_t p, std::int32_t next) const noexcept {
     return std::max<Time>(to - from, 0);
 }
 
-void Model::estimate(const std::vector<std::int32_t>& parent_of) {
-    const auto& [parents, children] = problem_;
-    key4_.clear(1024);
-    key3_.clear(1024);
-    key2_.clear(1024);
-    count3_.clear();
-    count2_.clear();
-    gap4_.clear();
-    gap3_.clear();
-    gap2_.clear();
-    gap_all_.fill(0);
-    parallel_key3_.clear(64);
-    parallel_key2_.clear(64);
-    parallel3_.clear();
-    parallel2_.clear();
-    parallel_all_.fill(0);
-    fan_out_.fade(0);
-    fan_out_.find(parent_of);
-    all_ = {};
-    std::fill(from3_.begin(), from3_.end(), 0.0);
-    std::fill(from2_.begin(), from2_.end(), 0.0);
-    kinds3_.assign(from3_.size(), 0.0);
-    kinds2_.assign(from2_.size(), 0.0);
-    std::fill(to1_.begin(), to1_.end(), 0.0);
+// What was counted so far counts `keep` times as much from now on.
+void Model::fade(double keep) {
+    if (keep <= 0) {
+        for (auto* keys : {&key4_, &key3_, &key2_}) keys->clear(1024);
+        for (auto* counts : {&count3_, &count2_}) counts->clear();
+        for (auto* gaps : {&gap4_, &gap3_, &gap2_}) gaps->clear();
+        for (auto* keys : {&parallel_key3_, &parallel_key2_}) keys->clear(64);
+        for (auto* gaps : {&parallel3_, &parallel2_}) gaps->clear();
+        kinds3_.assign(from3_.size(), 0.0);
+        kinds2_.assign(from2_.size(), 0.0);
+        leave_.assign(static_cast<std::size_t>(n_states()), Histogram{});
+        orphans_.assign(static_cast<std::size_t>(problem_.children.n_classes), 0.0);
+        made_ = orphans_;
+    }
+    auto fade_counts = [&](Counts& counts) {
+        for (double* x : {&counts.n, &counts.parallel, &counts.stay, &counts.chance_to_stay}) *x *= keep;
+    };
+    auto fade_gaps = [&](Histogram& gaps) {
+        for (float& x : gaps) x *= static_cast<float>(keep);
+    };
+    for (auto* counts : {&count3_, &count2_}) std::for_each(counts->begin(), counts->end(), fade_counts);
+    for (auto* gaps : {&gap4_, &gap3_, &gap2_, &leave_, &parallel3_, &parallel2_})
+        std::for_each(gaps->begin(), gaps->end(), fade_gaps);
+    for (auto* totals : {&from3_, &from2_, &to1_, &orphans_, &made_}) {
+        for (double& x : *totals) x *= keep;
+    }
+    fade_counts(all_);
+    fade_gaps(gap_all_);
+    fade_gaps(parallel_all_);
+    fan_out_.fade(keep);
+    span_ns_ *= keep;
+}
 
+void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
+    fade(keep);
+    fan_out_.find(parent_of);
     const auto n = static_cast<std::size_t>(n_states());
-    std::vector<Histogram> leave(n, Histogram{});  // gaps out of each state, whatever comes next
     auto observe = [&](std::int32_t p, const Tip& tip, std::int32_t next) {
         const auto a = parents.cls[p];
         const auto previous = tip.latest;
@@ -193,45 +219,54 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
         gap4_[i4][bin] += 1;
         gap3_[i3][bin] += 1;
         gap2_[i2][bin] += 1;
-        leave[from][bin] += 1;
+        leave_[from][bin] += 1;
         gap_all_[bin] += 1;
     };
 
     std::vector<Tip> tip(parents.size());
-    std::vector<double> orphans(children.n_classes, 0.0), made(children.n_classes, 0.0);
-    for (std::size_t c = 0; c < children.size(); ++c) {
+    const auto settled = std::min(problem_.settled, children.size());
+    for (std::size_t c = 0; c < settled; ++c) {
         const auto p = parent_of[c];
-        made[children.cls[c]] += 1;
+        if (c < problem_.decided()) {
+            if (p != kNone) advance(p, tip[p], static_cast<std::int32_t>(c));
+            continue;
+        }
+        made_[children.cls[c]] += 1;
         if (p == kNone) {
-            orphans[children.cls[c]] += candidates_.of(c).empty();
+            orphans_[children.cls[c]] += candidates_.of(c).empty();
             continue;
         }
         observe(p, tip[p], static_cast<std::int32_t>(c));
         advance(p, tip[p], static_cast<std::int32_t>(c));
     }
     for (std::size_t p = 0; p < parents.size(); ++p) {
-        if (parents.answered[p]) observe(static_cast<std::int32_t>(p), tip[p], kEnd);
+        const Time depart = parents.depart[p];
+        if (!parents.answered[p] || depart < problem_.from || depart >= problem_.until) continue;
+        observe(static_cast<std::int32_t>(p), tip[p], kEnd);
     }
 
     // Orphans come as a Poisson stream. Only those that nobody could have made teach its rate: a rate learned from
     // the others would feed itself, as every child that it takes away from its parent makes it look larger.
-    double span_ns = 1e9;
-    if (children.size() > 0) span_ns += static_cast<double>(children.begin.back() - children.begin.front());
+    if (problem_.decided() < settled) {
+        span_ns_ += static_cast<double>(children.begin[settled - 1] - children.begin[problem_.decided()]);
+    }
+    const double span_ns = 1e9 + span_ns_;
     for (std::int32_t k = 0; k < children.n_classes; ++k) {
-        orphan_[k] = static_cast<float>(std::log((orphans[k] + 0.002 * made[k] + 0.01) / span_ns));
+        orphan_[k] = static_cast<float>(std::log((orphans_[k] + 0.002 * made_[k] + 0.01) / span_ns));
     }
 
     survival_.assign(n, Histogram{});
     for (std::size_t from = 0; from < n; ++from) {
-        add(leave[from], gap_all_, kGapBackoff2);
+        Histogram leave = leave_[from];
+        add(leave, gap_all_, kGapBackoff2);
         double total = 1e-9, beyond = 0;
-        for (const float x : leave[from]) total += x;
+        for (const float x : leave) total += x;
         for (int b = kGapBins - 1; b >= 0; --b) {
-            beyond += leave[from][b];
+            beyond += leave[b];
             survival_[from][b] = static_cast<float>(std::log(std::max(beyond / total, 1e-3)));
         }
     }
-    order_.estimate(problem_, candidates_, parent_of);
+    order_.estimate(problem_, candidates_, parent_of, keep);
     learned_ = true;
     forget_cells();
     if (fan_out_.any()) learn_begins(parent_of);
@@ -239,12 +274,16 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of) {
 
 // Where requests fan out: from what are the beginnings of each class told best?
 void Model::learn_begins(const std::vector<std::int32_t>& parent_of) {
-    const auto& [parents, children] = problem_;
+    const auto& parents = problem_.parents;
     std::vector<Tip> tip(parents.size());
-    for (std::size_t i = 0; i < children.size(); ++i) {
+    for (std::size_t i = 0; i < std::min(problem_.settled, parent_of.size()); ++i) {
         const auto p = parent_of[i];
         if (p == kNone || !fans_out(p)) continue;
         const auto c = static_cast<std::int32_t>(i);
+        if (i < problem_.decided()) {
+            advance(p, tip[p], c);
+            continue;
+        }
         const auto [from, to, gap, parallel] = look(p, tip[p], c);
         const Cell& chain = cell(parents.cls[p], from, to, load_before(p, tip[p].latest));
         const Histogram& density = gap_tables_[parallel ? chain.parallel_gaps : chain.gaps];
@@ -368,7 +407,7 @@ float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) cons
 }
 
 float Model::step(std::int32_t p, const Tip& tip, std::int32_t next) const {
-    const auto& [parents, children] = problem_;
+    const auto& parents = problem_.parents;
     if (next == kEnd && !parents.answered[p])
         return 0.0f;  // it may still go on: nothing is known about its end
     const auto a = parents.cls[p];

@@ -32,8 +32,21 @@ public:
     Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
           const std::vector<float>& idle);
 
-    // Re-estimates everything from an assignment (parent of each child, or kNone).
-    void estimate(const std::vector<std::int32_t>& parent_of);
+    // The rows of the problem have been replaced by those of another stretch. What was learned stays.
+    void bind(const std::vector<float>& idle);
+
+    // Before the first estimate: what is expected of children.
+    void expect(const Affinity& affinity) {
+        affinity_ = affinity;
+        forget_cells();
+    }
+
+    // Re-estimates everything from an assignment (parent of each child, or kNone), after what was known before
+    // has been weighed with `keep` (0: forgotten).
+    void estimate(const std::vector<std::int32_t>& parent_of, double keep = 0.0);
+
+    // Ranks waiting parents by an assignment of the present rows: see StartOrder.
+    void rank(const std::vector<std::int32_t>& parent_of) { order_.rank(problem_, parent_of); }
 
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
     // The content of `next` is not in it.
@@ -77,6 +90,7 @@ private:
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
     void measure_load();
+    void fade(double keep);
     int load_before(std::int32_t p, std::int32_t previous) const noexcept {
         return previous == kStart ? load_at_arrival_[p] : load_at_end_[previous];
     }
@@ -118,6 +132,9 @@ private:
     std::vector<Histogram> parallel3_, parallel2_;
     Histogram parallel_all_{};
     FanOut fan_out_;
+    std::vector<Histogram> leave_;        // gaps out of each state, whatever comes next
+    std::vector<double> orphans_, made_;  // by child class: children that nobody could have made, and all
+    double span_ns_ = 0;                  // of the time in which they came
     StartOrder order_;
     std::vector<float> orphan_;  // by child class
 

@@ -4,9 +4,10 @@
 
 #include <chrono>
 #include <future>
+#include <limits>
 #include <string>
 
-#include "assign.hpp"
+#include "stream.hpp"
 
 namespace py = pybind11;
 using namespace tapscope::match;
@@ -44,80 +45,143 @@ void same_length(std::size_t got, std::size_t expected, const char* what) {
     }
 }
 
-py::dict match_node(const py::dict& parents, const py::dict& children, int draws) {
-    Problem problem;
-    auto& p = problem.parents;
-    p.cls = column<std::int32_t>(parents, "cls");
-    p.conn = column<std::int32_t>(parents, "conn");
-    p.arrive = column<std::int64_t>(parents, "arrive");
-    p.request_end = column<std::int64_t>(parents, "request_end");
-    p.response_begin = column<std::int64_t>(parents, "response_begin");
-    p.depart = column<std::int64_t>(parents, "depart");
-    p.answered = column<std::uint8_t>(parents, "answered");
-    p.tokens = tokens(parents);
-    for (const auto length : {p.conn.size(), p.arrive.size(), p.request_end.size(), p.response_begin.size(),
-                              p.depart.size(), p.answered.size()}) {
-        same_length(length, p.size(), "a column of parents");
-    }
-    same_length(p.tokens.offset.size(), p.size() + 1, "token_offset of parents");
-    auto& c = problem.children;
-    c.cls = column<std::int32_t>(children, "cls");
-    c.conn = column<std::int32_t>(children, "conn");
-    c.begin = column<std::int64_t>(children, "begin");
-    c.response_begin = column<std::int64_t>(children, "response_begin");
-    c.end = column<std::int64_t>(children, "end");
-    c.tokens = tokens(children);
-    for (const auto length : {c.conn.size(), c.begin.size(), c.response_begin.size(), c.end.size()}) {
-        same_length(length, c.size(), "a column of children");
-    }
-    same_length(c.tokens.offset.size(), c.size() + 1, "token_offset of children");
-    for (const auto a : p.cls) p.n_classes = std::max(p.n_classes, a + 1);
-    for (const auto k : c.cls) c.n_classes = std::max(c.n_classes, k + 1);
-
-    Options options;
-    options.draws = draws;
-    std::atomic<bool> stop{false};
-    Assignment result;
-    {
-        auto work = std::async(std::launch::async, [&] { return assign(problem, options, stop); });
-        while (true) {  // Ctrl-C must stop the kernel, too
-            bool ready = false;
+// Runs `work` in a thread of its own, so that Ctrl-C can stop it: then `stop` is set, and Python's error thrown.
+template <class Work>
+void interruptibly(std::atomic<bool>& stop, Work&& work) {
+    auto done = std::async(std::launch::async, work);
+    while (true) {
+        bool ready = false;
+        {
+            py::gil_scoped_release release;
+            ready = done.wait_for(std::chrono::milliseconds(100)) == std::future_status::ready;
+        }
+        if (ready) break;
+        if (PyErr_CheckSignals() != 0) {
+            stop = true;
             {
                 py::gil_scoped_release release;
-                ready = work.wait_for(std::chrono::milliseconds(100)) == std::future_status::ready;
+                done.wait();
             }
-            if (ready) break;
-            if (PyErr_CheckSignals() != 0) {
-                stop = true;
-                {
-                    py::gil_scoped_release release;
-                    work.wait();
-                }
-                throw py::error_already_set();
-            }
+            throw py::error_already_set();
         }
-        result = work.get();
     }
-    py::dict out;
-    out["parent"] = array_of(std::move(result.parent));
-    out["probability"] = array_of(std::move(result.probability));
-    out["runner_up"] = array_of(std::move(result.runner_up));
-    out["runner_up_probability"] = array_of(std::move(result.runner_up_probability));
-    out["pairs_too_large"] = result.pairs_too_large;
-    return out;
+    done.get();
 }
+
+void ordered(std::span<const Time> times, Time& latest, const char* what) {
+    for (const Time at : times) {
+        if (at < latest) throw py::value_error(std::string(what) + " are not in the order of time");
+        latest = at;
+    }
+}
+
+class Stream {
+public:
+    Stream(const Options& options, const StretchOptions& stretch) : stream_(options, stretch, stop_) {}
+
+    void push(const py::dict& parents, const py::dict& children) {
+        ParentRows p;
+        p.cls = column<std::int64_t>(parents, "cls");
+        p.conn = column<std::int64_t>(parents, "conn");
+        p.arrive = column<std::int64_t>(parents, "arrive");
+        p.request_end = column<std::int64_t>(parents, "request_end");
+        p.response_begin = column<std::int64_t>(parents, "response_begin");
+        p.depart = column<std::int64_t>(parents, "depart");
+        p.tokens = tokens(parents);
+        for (const auto length : {p.conn.size(), p.arrive.size(), p.request_end.size(),
+                                  p.response_begin.size(), p.depart.size()}) {
+            same_length(length, p.cls.size(), "a column of parents");
+        }
+        same_length(p.tokens.offset.size(), p.cls.size() + 1, "token_offset of parents");
+        ChildRows c;
+        c.cls = column<std::int64_t>(children, "cls");
+        c.conn = column<std::int64_t>(children, "conn");
+        c.begin = column<std::int64_t>(children, "begin");
+        c.response_begin = column<std::int64_t>(children, "response_begin");
+        c.end = column<std::int64_t>(children, "end");
+        c.tokens = tokens(children);
+        for (const auto length : {c.conn.size(), c.begin.size(), c.response_begin.size(), c.end.size()}) {
+            same_length(length, c.cls.size(), "a column of children");
+        }
+        same_length(c.tokens.offset.size(), c.cls.size() + 1, "token_offset of children");
+        ordered(p.arrive, latest_arrive_, "parents");
+        ordered(c.begin, latest_begin_, "children");
+        stream_.push(p, c);
+    }
+
+    void advance(Time now) {
+        interruptibly(stop_, [&] { stream_.advance(now); });
+    }
+    void finish() {
+        interruptibly(stop_, [&] { stream_.finish(); });
+    }
+
+    py::dict take() {
+        auto links = stream_.take();
+        py::dict out;
+        out["parent"] = array_of(std::move(links.parent));
+        out["probability"] = array_of(std::move(links.probability));
+        out["runner_up"] = array_of(std::move(links.runner_up));
+        out["runner_up_probability"] = array_of(std::move(links.runner_up_probability));
+        return out;
+    }
+
+    py::dict counters() const {
+        const auto& counted = stream_.counters();
+        py::dict out;
+        out["stretches"] = counted.stretches;
+        out["learned"] = counted.learned;
+        out["pairs_too_large"] = counted.pairs_too_large;
+        out["parents_given_up"] = counted.parents_given_up;
+        out["kept_bytes"] = counted.kept_bytes;
+        out["most_kept_bytes"] = counted.most_kept_bytes;
+        return out;
+    }
+
+private:
+    std::atomic<bool> stop_{false};
+    NodeStream stream_;
+    Time latest_arrive_ = std::numeric_limits<Time>::min(), latest_begin_ = latest_arrive_;
+};
 
 }  // namespace
 
 PYBIND11_MODULE(_kernel, module) {
     module.doc() = "Matching kernel of tapscope.reconstruct.";
-    module.def(
-        "match_node", &match_node, py::arg("parents"), py::arg("children"), py::kw_only(),
-        py::arg("draws") = Options{}.draws,
-        "Parent of every child call of one node.\n\n"
-        "parents: dict of columns cls i32, conn i32, arrive, request_end, response_begin, depart i64 ns,\n"
-        "answered u8, token_offset i64 (n+1), token_slot u32, token_hash u64; sorted by arrive.\n"
-        "children: cls, conn i32, begin, response_begin, end i64 ns, token_*; sorted by begin.\n"
+    const StretchOptions stretch;
+    py::class_<Stream>(
+        module, "NodeStream",
+        "Parents of the child calls of one node, a bounded time after the calls came.\n\n"
         "draws: assignments that are drawn to weigh the edges.\n"
-        "Returns parent, runner_up (i32, -1 none), probability, runner_up_probability (f64) per child.");
+        "first_stretch, stretch, ahead: calls made by the node in the stretch that teaches the\n"
+        "model, in a later one, and of the next one that are looked at.")
+        .def(py::init([](int draws, std::size_t first_children, std::size_t children, std::size_t ahead) {
+                 Options options;
+                 options.draws = draws;
+                 StretchOptions lengths;
+                 lengths.first_children = std::max<std::size_t>(first_children, 1);
+                 lengths.children = std::max<std::size_t>(children, 1);
+                 lengths.ahead = ahead;
+                 return std::make_unique<Stream>(options, lengths);
+             }),
+             py::kw_only(), py::arg("draws") = Options{}.draws,
+             py::arg("first_stretch") = stretch.first_children, py::arg("stretch") = stretch.children,
+             py::arg("ahead") = stretch.ahead)
+        .def(
+            "push", &Stream::push, py::arg("parents"), py::arg("children"),
+            "Rows in the order of time, after all that were pushed before.\n\n"
+            "parents: dict of columns cls, conn i64 (any numbers), arrive, request_end, response_begin, "
+            "depart\n"
+            "i64 ns (depart -1: not answered), token_offset i64 (n+1), token_slot u32, token_hash u64.\n"
+            "children: cls, conn i64, begin, response_begin, end i64 ns, token_*.\n"
+            "ValueError when rows are out of order or columns differ in length, TypeError for another dtype.")
+        .def("advance", &Stream::advance, py::arg("now"),
+             "All rows that begin before `now` (ns) were pushed: matches what this decides.")
+        .def("finish", &Stream::finish, "No more rows will come: matches the rest.")
+        .def("take", &Stream::take,
+             "Links that were not taken yet, of consecutive children as pushed: parent, runner_up (i64, "
+             "parents\n"
+             "numbered as pushed, -1 none), probability, runner_up_probability (f64).")
+        .def("counters", &Stream::counters,
+             "stretches, learned, pairs_too_large, parents_given_up, kept_bytes, most_kept_bytes.");
 }

@@ -18,10 +18,16 @@ namespace tapscope::match {
 
 class StartOrder {
 public:
+    // Counts of before weigh `keep` (0: forgotten).
     void estimate(const Problem& problem, const Candidates& candidates,
-                  const std::vector<std::int32_t>& parent_of);
+                  const std::vector<std::int32_t>& parent_of, double keep = 0.0);
 
-    // Log ratio for child c being the first call of parent p, `gap` ns after its arrival; 0 before estimate().
+    // Ranks the rows of a stretch by an assignment; what was learned stays.
+    void rank(const Problem& problem, const std::vector<std::int32_t>& parent_of);
+    // Rows whose order is not known yet have no evidence.
+    void forget_ranks() { arrival_rank_.clear(); }
+
+    // Log ratio for child c being the first call of parent p, `gap` ns after its arrival; 0 before rank().
     float evidence(std::int32_t p, std::int32_t c, Time gap) const noexcept {
         if (arrival_rank_.empty()) return 0.0f;
         return ratio_[gap_bin(gap) / kBinsPerGroup][bucket(start_rank_[c] - arrival_rank_[p])];
@@ -32,10 +38,13 @@ private:
     static constexpr int kBinsPerGroup = 8;  // gap bins that share their ratios: two octaves
     static constexpr int kGroups = kGapBins / kBinsPerGroup;
     using Row = std::array<float, kBuckets>;
+    using Counts = std::array<std::array<double, kBuckets>, kGroups>;
 
     static int bucket(std::int32_t displacement) noexcept;
 
     std::vector<std::int32_t> arrival_rank_, start_rank_;  // by parent, by child
+    std::vector<std::int32_t> first_;                      // first child of each parent, as ranked
+    Counts chosen_{}, possible_{};
     std::array<Row, kGroups> ratio_{};
 };
 

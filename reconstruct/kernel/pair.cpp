@@ -37,7 +37,7 @@ bool PairSplit::load(std::int32_t p, std::int32_t q, const std::vector<std::int3
         held_by_[i] = from_q;
         for (int side = 0; side < 2; ++side) {
             if (parent_[side] == kNobody) {
-                content_[side][i] = 0.0f;
+                content_[side][i] = static_cast<std::size_t>(c) < problem_.decided() ? kImpossible : 0.0f;
                 continue;
             }
             const auto where = candidates_.find(c, parent_[side]);

@@ -13,14 +13,20 @@ std::int64_t Candidates::find(std::size_t child, std::int32_t p) const noexcept 
     return at != last && *at == p ? at - parent.begin() : -1;
 }
 
-Candidates find_candidates(const Problem& problem) {
-    const auto& [parents, children] = problem;
-    Candidates out;
+void find_candidates(const Problem& problem, Candidates& out) {
+    const auto& parents = problem.parents;
+    const auto& children = problem.children;
+    out.offset.assign(1, 0);
     out.offset.reserve(children.size() + 1);
-    out.offset.push_back(0);
+    out.parent.clear();
     std::vector<std::int32_t> active;  // parents that arrived and may not have left, ascending
     std::size_t next = 0;
     for (std::size_t c = 0; c < children.size(); ++c) {
+        if (c < problem.decided()) {
+            out.parent.push_back(problem.decided_parent[c]);
+            out.offset.push_back(static_cast<std::int64_t>(out.parent.size()));
+            continue;
+        }
         const Time begin = children.begin[c];
         while (next < parents.size() && parents.arrive[next] <= begin + kSlack) {
             active.push_back(static_cast<std::int32_t>(next++));
@@ -32,10 +38,9 @@ Candidates find_candidates(const Problem& problem) {
         out.offset.push_back(static_cast<std::int64_t>(out.parent.size()));
     }
     out.content.assign(out.parent.size(), 0.0f);
-    return out;
 }
 
-std::vector<float> idle_connections(const Children& children) {
+std::vector<float> idle_connections(const Children& children, std::int32_t known) {
     std::int32_t n_conns = 0;
     for (const std::int32_t conn : children.conn) n_conns = std::max(n_conns, conn + 1);
     constexpr Time kUnseen = std::numeric_limits<Time>::max();
@@ -45,6 +50,8 @@ std::vector<float> idle_connections(const Children& children) {
         first[conn] = std::min(first[conn], children.begin[c]);
         last[conn] = std::max(last[conn], children.end[c]);
     }
+    const auto old = static_cast<std::ptrdiff_t>(std::min(known, n_conns));
+    std::fill(first.begin(), first.begin() + old, std::numeric_limits<Time>::min());
     // +1/-1 steps of "alive" and of "busy"; children are sorted by begin, so one merge is enough.
     std::vector<std::pair<Time, std::int32_t>> steps;
     steps.reserve(2 * static_cast<std::size_t>(n_conns) + children.size());

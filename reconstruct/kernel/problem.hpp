@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -41,12 +42,22 @@ struct Children {                        // sorted by begin
         end;  // first and last byte of the response; of the request when unanswered
     Tokens tokens;
     std::int32_t n_classes = 0;
+    // Previous child on the same connection, or kNone; when empty, as the other rows tell.
+    std::span<const std::int32_t> before_on_conn{};
     std::size_t size() const noexcept { return cls.size(); }
 };
 
+// A problem may be a stretch of a longer one. Then its first children are decided already (the latest ones of parents
+// that are still open; each has its parent as only candidate), and its last ones only help to decide the others.
+// What is learned comes from the steps in between.
 struct Problem {
     Parents parents;
     Children children;
+    std::span<const std::int32_t> decided_parent;  // of the first children, which are decided
+    std::size_t settled = std::numeric_limits<std::size_t>::max();  // from this one on they look ahead
+    Time from = std::numeric_limits<Time>::min();                   // parents that depart in [from, until)
+    Time until = std::numeric_limits<Time>::max();                  // teach how chains end
+    std::size_t decided() const noexcept { return decided_parent.size(); }
 };
 
 // Candidate parents of each child: those during whose stay it was made and began to be answered. Its last bytes may
@@ -79,9 +90,11 @@ struct Candidates {
     }
 };
 
-Candidates find_candidates(const Problem& problem);
+// Into `out`, whose memory is used again.
+void find_candidates(const Problem& problem, Candidates& out);
 
 // For each child: how many connections of its kind it could have been sent on (idle ones, itself included), >= 1.
-std::vector<float> idle_connections(const Children& children);
+// Connections below `known` are as old as the first row.
+std::vector<float> idle_connections(const Children& children, std::int32_t known = 0);
 
 }  // namespace tapscope::match

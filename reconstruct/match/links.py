@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.node import TokenIndex, match_node
@@ -40,12 +39,11 @@ def links(
         "runner_up": np.full(n, -1, dtype=np.int64),
         "runner_up_probability": np.zeros(n, dtype=np.float64),
     }
-    counters = {"match.pairs_too_large": 0, "match.circles": 0}
+    counters = {"match.pairs_too_large": 0, "match.parents_given_up": 0, "match.circles": 0}
     if n == 0:
         return out, counters
     tokens = TokenIndex.build(evidence, mode)
     begin_ns = int(calls["arrive_ns"].min())
-    end_ns = int(max(calls["depart_ns"].max(), calls["request_end_ns"].max())) + 1
     serving = np.unique(calls["server_node"])
     for done, node in enumerate(serving):
         parents = np.flatnonzero(calls["server_node"] == node)
@@ -53,15 +51,16 @@ def links(
         if len(children) == 0:
             continue
         if made is not None:
-            begin_ns, end_ns = _observed(calls, parents, made, children)
-        answer = match_node(calls, parents, children, tokens, end_ns, made)
+            begin_ns = min(int(calls["arrive_ns"][parents].min()), int(made["arrive_ns"][children].min()))
+        answer = match_node(calls, parents, children, tokens, made)
         at = answer.child
         out["parent"][at] = answer.parent
         out["probability"][at] = answer.probability
         out["runner_up"][at] = answer.runner_up
         out["runner_up_probability"][at] = answer.runner_up_probability
         out["kind"][at] = np.where(answer.parent >= 0, LinkKind.LINKED, LinkKind.UNKNOWN)
-        counters["match.pairs_too_large"] += answer.pairs_too_large
+        for name in ("pairs_too_large", "parents_given_up"):
+            counters["match." + name] += answer.counters[name]
         alone = (answer.parent < 0) & (answer.runner_up < 0)
         longest = int((calls["depart_ns"][parents] - calls["arrive_ns"][parents]).max(initial=0))
         sent_ns = (calls if made is None else made)["arrive_ns"][at]
@@ -77,13 +76,3 @@ def links(
     out["parent"][weak] = -1
     out["kind"][weak] = LinkKind.UNKNOWN
     return out, counters
-
-
-def _observed(
-    calls: Table, parents: NDArray[np.int64], made: Table, children: NDArray[np.int64]
-) -> tuple[int, int]:
-    """First and last time (ns, exclusive) that a node's own clock saw."""
-    begin_ns = min(int(calls["arrive_ns"][parents].min()), int(made["arrive_ns"][children].min()))
-    last = (calls["depart_ns"][parents], calls["request_end_ns"][parents])
-    sent = (made["depart_ns"][children], made["request_end_ns"][children])
-    return begin_ns, int(max(times.max() for times in (*last, *sent))) + 1

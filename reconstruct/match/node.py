@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,8 @@ from tapscope.store.tables import Table
 
 _SAME_AS_TEXT = (TokenKind.NUMBER, TokenKind.TEXT)
 _MAX_TOKENS = 64
-_MAX_CLASSES = 2048
-"""Classes that a node's model tells apart, on either side; the rarer ones share one more. Its tables are
-products of both numbers, and class texts come from whoever sends requests."""
+_CHUNK = 65_536
+"""Calls that go to the kernel at once; the links do not depend on it."""
 
 
 @dataclass
@@ -62,7 +61,7 @@ class Matched:
     probability: NDArray[np.float64]
     runner_up: NDArray[np.int64]
     runner_up_probability: NDArray[np.float64]
-    pairs_too_large: int
+    counters: dict[str, int] = field(default_factory=dict)
 
 
 def match_node(
@@ -70,78 +69,104 @@ def match_node(
     parents: NDArray[np.int64],
     children: NDArray[np.int64],
     tokens: TokenIndex,
-    end_ns: int,
     made: Table | None = None,
+    *,
+    chunk: int = _CHUNK,
+    **options: int,
 ) -> Matched:
     """Match the calls `children` that a node made to the calls `parents` that it served (rows of calls).
 
-    `end_ns` is the end of the capture: the horizon of calls that were never answered. `made` has the times of
-    the same calls by their callers' clocks (columns arrive_ns, request_end_ns, response_begin_ns, depart_ns)
-    where those are not the one of `calls`.
+    `made` has the times of the same calls by their callers' clocks (columns arrive_ns, request_end_ns,
+    response_begin_ns, depart_ns) where those are not the one of `calls`. The calls go to the kernel in the order
+    of time, `chunk` at once. `options` are those of NodeStream.
     """
     made = calls if made is None else made
     parents = parents[np.argsort(calls["arrive_ns"][parents], kind="stable")]
     children = children[np.argsort(made["arrive_ns"][children], kind="stable")]
-    base = int(calls["arrive_ns"][parents].min()) if len(parents) else 0
-    depart = calls["depart_ns"][parents]
-    answered = depart >= 0
-    child_depart = made["depart_ns"][children]
-    answered_child = child_depart >= 0
-    asked = made["request_end_ns"][children]
+    arrive, begin = calls["arrive_ns"][parents], made["arrive_ns"][children]
+    base = min(int(arrive.min(initial=2**62)), int(begin.min(initial=2**62)))
     # Where the parent may answer first, a child need only begin while the parent is there.
     early = len(parents) > 0 and bool(np.isin(calls["protocol"][parents], ANSWERS_EARLY).all())
-    answer_due = made["arrive_ns" if early else "response_begin_ns"][children]
-    child_class = np.stack(
-        [calls["server_node"][children], calls["class_id"][children], calls["protocol"][children]]
-    )
-    answer = _kernel.match_node(
-        {
-            "cls": _classes(np.stack([calls["class_id"][parents], calls["protocol"][parents]])),
-            "conn": _dense(calls["conn"][parents]),
-            "arrive": calls["arrive_ns"][parents] - base,
-            "request_end": calls["request_end_ns"][parents] - base,
-            "response_begin": np.where(answered, calls["response_begin_ns"][parents], end_ns) - base,
-            "depart": np.where(answered, depart, end_ns) - base,
-            "answered": answered.astype(np.uint8),
-            **tokens.of(calls["request"][parents]),
-        },
-        {
-            "cls": _classes(child_class),
-            "conn": _dense(calls["conn"][children]),
-            "begin": made["arrive_ns"][children] - base,
-            "response_begin": np.where(answered_child, answer_due, asked) - base,
-            "end": np.where(answered_child, child_depart, asked) - base,
-            **tokens.of(calls["request"][children]),
-        },
-    )
+    stream = _kernel.NodeStream(**options)
+    at_parent = at_child = 0
+    taken: list[Table] = []
+    total = len(parents) + len(children)
+    for last in (*range(chunk, total, chunk), total):
+        # The first `last` calls in the order of time; a parent goes before a child of the same instant.
+        to_parent = _merged(arrive, begin, last)
+        to_child = last - to_parent
+        stream.push(
+            _parent_columns(calls, parents[at_parent:to_parent], tokens, base),
+            _child_columns(calls, made, children[at_child:to_child], tokens, base, early),
+        )
+        at_parent, at_child = to_parent, to_child
+        if last < total:
+            ahead = (*arrive[at_parent : at_parent + 1], *begin[at_child : at_child + 1])
+            stream.advance(int(min(ahead)) - base)
+            taken.append(stream.take())
+    stream.finish()
+    taken.append(stream.take())
+    answer = {name: np.concatenate([part[name] for part in taken]) for name in taken[0]}
     return Matched(
         child=children,
         parent=_rows(parents, answer["parent"]),
         probability=answer["probability"],
         runner_up=_rows(parents, answer["runner_up"]),
         runner_up_probability=answer["runner_up_probability"],
-        pairs_too_large=int(answer["pairs_too_large"]),
+        counters=stream.counters(),
     )
 
 
-def _dense(values: NDArray[np.generic]) -> NDArray[np.int32]:
-    """0, 1, 2, ... for the distinct values (columns, when two-dimensional)."""
-    _, inverse = np.unique(values, axis=-1, return_inverse=True)
-    return inverse.reshape(-1).astype(np.int32)
+def _merged(first: NDArray[np.int64], second: NDArray[np.int64], count: int) -> int:
+    """How many of the `count` smallest values of two sorted columns are of the first (which goes first)."""
+    low, high = max(0, count - len(second)), min(count, len(first))
+    while low < high:
+        middle = (low + high) // 2
+        if first[middle] <= second[count - middle - 1]:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
-def _classes(values: NDArray[np.generic]) -> NDArray[np.int32]:
-    """Dense classes of the columns of `values`, at most _MAX_CLASSES of them and one for all rarer ones."""
-    dense = _dense(values)
-    count = np.bincount(dense)
-    if len(count) <= _MAX_CLASSES:
-        return dense
-    rank = np.empty(len(count), dtype=np.int32)
-    rank[np.argsort(-count, kind="stable")] = np.arange(len(count))
-    return np.minimum(rank, _MAX_CLASSES)[dense]
+def _parent_columns(calls: Table, rows: NDArray[np.int64], tokens: TokenIndex, base: int) -> Table:
+    answered = calls["depart_ns"][rows] >= 0
+    return {
+        "cls": _combined(calls["class_id"][rows], calls["protocol"][rows]),
+        "conn": calls["conn"][rows].astype(np.int64),
+        "arrive": calls["arrive_ns"][rows] - base,
+        "request_end": calls["request_end_ns"][rows] - base,
+        "response_begin": np.where(answered, calls["response_begin_ns"][rows] - base, -1),
+        "depart": np.where(answered, calls["depart_ns"][rows] - base, -1),
+        **tokens.of(calls["request"][rows]),
+    }
 
 
-def _rows(parents: NDArray[np.int64], index: NDArray[np.int32]) -> NDArray[np.int64]:
+def _child_columns(
+    calls: Table, made: Table, rows: NDArray[np.int64], tokens: TokenIndex, base: int, early: bool
+) -> Table:
+    answered = made["depart_ns"][rows] >= 0
+    asked = made["request_end_ns"][rows]
+    answer_due = made["arrive_ns" if early else "response_begin_ns"][rows]
+    return {
+        "cls": _combined(calls["class_id"][rows], calls["protocol"][rows], calls["server_node"][rows]),
+        "conn": calls["conn"][rows].astype(np.int64),
+        "begin": made["arrive_ns"][rows] - base,
+        "response_begin": np.where(answered, answer_due, asked) - base,
+        "end": np.where(answered, made["depart_ns"][rows], asked) - base,
+        **tokens.of(calls["request"][rows]),
+    }
+
+
+def _combined(cls: NDArray[np.generic], *more: NDArray[np.generic]) -> NDArray[np.int64]:
+    """One number for class, protocol (below 256) and node (below 2^20)."""
+    out = cls.astype(np.int64)
+    for column, bits in zip(more, (8, 20), strict=False):
+        out = (out << bits) + column.astype(np.int64)
+    return out
+
+
+def _rows(parents: NDArray[np.int64], index: NDArray[np.int64]) -> NDArray[np.int64]:
     if len(parents) == 0:
         return np.full(len(index), -1, dtype=np.int64)
     return np.where(index >= 0, parents[index], -1)

@@ -70,7 +70,8 @@ double score_of(const World& world, const Model& model, const Candidates& candid
 void compare_with_twin(unsigned seed) {
     std::mt19937 random(seed);
     World world(random);
-    auto candidates = find_candidates(world.problem);
+    Candidates candidates;
+    find_candidates(world.problem, candidates);
     const auto idle = idle_connections(world.problem.children);
     for (auto& content : candidates.content) content = static_cast<float>(random() % 100) / 25.0f - 2.0f;
     Affinity affinity{2, 3, std::vector<double>(6, 1.0)};

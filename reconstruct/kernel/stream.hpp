@@ -1,0 +1,131 @@
+// The calls of one node as a stream: rows come in, in the order of time, and links come out a bounded time later.
+//
+// The node's timeline is cut into stretches at places that only the rows determine, never the chunks in which they
+// came: after so many children (or so much time), where the fewest parents are in flight. Parents that are open at a
+// border are rows of both stretches, with their latest children, which are decided. A stretch is matched together with
+// the beginning of the next one, so that what it decides last has seen what follows.
+//
+// What is kept: the rows of one stretch, the parents that are open, and the model.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "assign.hpp"
+#include "key_map.hpp"
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+struct StretchOptions {
+    std::size_t first_children = 49'152;  // of the stretch that teaches the model
+    std::size_t children = 8'192;         // of every later one; up to a quarter more, to find a quiet place
+    std::size_t ahead = 2'048;            // of the next stretch, looked at where the border is not quiet
+    Time first_ns = 600'000'000'000;      // and no longer than this,
+    Time length_ns = 30'000'000'000;      // or this,
+    Time ahead_ns = 5'000'000'000;        // or this
+    Time patience_ns = 120'000'000'000;   // after which an unanswered parent makes no more children
+    std::size_t carried = 16;             // latest children of an open parent that the next stretch sees
+};
+
+// Rows that come in; every span has one element per row. Times are ns of any one origin.
+struct ParentRows {
+    std::span<const std::int64_t> cls, conn;  // any numbers; equal ones are one class
+    std::span<const Time> arrive, request_end, response_begin, depart;  // depart -1: not answered
+    Tokens tokens;
+};
+struct ChildRows {
+    std::span<const std::int64_t> cls, conn;
+    std::span<const Time> begin, response_begin, end;
+    Tokens tokens;
+};
+
+// Links of consecutive children, in the order in which they were pushed. Parents are numbered as they were pushed.
+struct Links {
+    std::vector<std::int64_t> parent;  // or -1
+    std::vector<double> probability;   // of that parent, or of having none
+    std::vector<std::int64_t> runner_up;
+    std::vector<double> runner_up_probability;
+};
+
+struct StreamCounters {
+    std::uint64_t stretches = 0, learned = 0;           // decided; those of them that taught a new model
+    std::uint64_t pairs_too_large = 0;                  // pairs of parents that kept what they had
+    std::uint64_t parents_given_up = 0;                 // unanswered ones that were waited for in vain
+    std::uint64_t kept_bytes = 0, most_kept_bytes = 0;  // of rows that wait
+};
+
+class NodeStream {
+public:
+    NodeStream(const Options& options, const StretchOptions& stretch, const std::atomic<bool>& stop);
+    ~NodeStream();
+
+    // Parents in order of arrive, children in order of begin.
+    void push(const ParentRows& parents, const ChildRows& children);
+    // Every row that begins before `now` has been pushed: matches what can be matched. `now` never goes back.
+    void advance(Time now);
+    // No more rows will come.
+    void finish();
+    // The links that are decided and were not taken yet.
+    Links take();
+    const StreamCounters& counters() const noexcept { return counters_; }
+
+private:
+    struct TokenColumns {
+        std::vector<std::int64_t> offset{0};
+        std::vector<std::uint32_t> slot;
+        std::vector<std::uint64_t> hash;
+        void append(const Tokens& from);
+        void keep(const std::vector<std::uint32_t>& rows);
+        Tokens view() const noexcept { return {offset, slot, hash}; }
+    };
+    struct Border {
+        std::size_t settled = 0, end = 0;  // children that are decided; that are looked at
+        Time at = 0, horizon = 0;          // the first instant of the next stretch; of what is not looked at
+        bool known = false;
+    };
+
+    Border next_border(bool finished) const;
+    std::size_t first_from(Time at, std::size_t low) const noexcept;
+    std::size_t quietest(std::size_t low, std::size_t high) const;
+    void match(const Border& border);
+    void compact(const Border& border, const std::vector<std::int32_t>& parent_of);
+    std::int32_t intern(KeyMap& classes, std::int64_t cls, std::int32_t& count) const;
+    // The connections of the first children in the form in which a problem wants them.
+    struct Connections {
+        std::vector<std::int32_t> conn, before;
+        std::int32_t known = 0;  // the first of them were used in the stretch before
+    };
+    Connections connections(const Border& border);
+    void measure();
+
+    const Options options_;
+    const StretchOptions stretch_;
+    const std::atomic<bool>& stop_;
+    std::unique_ptr<Matcher> matcher_;
+    std::int32_t capacity_parents_ = 0, capacity_children_ = 0;  // classes that the matcher has room for
+    KeyMap parent_classes_, child_classes_;
+    std::int32_t n_parent_classes_ = 0, n_child_classes_ = 0;
+
+    // Rows that wait, and those of open parents. The first children are decided: decided_parent_.
+    std::vector<std::int32_t> parent_cls_, child_cls_;
+    std::vector<std::int64_t> parent_row_, child_conn_;
+    std::vector<Time> arrive_, request_end_, response_begin_, depart_;
+    std::vector<Time> begin_, child_response_begin_, end_;
+    std::vector<std::uint8_t> answered_;
+    TokenColumns parent_tokens_, child_tokens_;
+    std::vector<std::int32_t> decided_parent_;
+    struct LastUse {
+        std::int64_t conn = 0;
+        Time begin = 0;  // of the last decided child on it
+    };
+    std::vector<LastUse> old_connections_;  // used in the stretch before
+    std::int64_t parents_pushed_ = 0;
+    Time from_ = std::numeric_limits<Time>::min(), now_ = std::numeric_limits<Time>::min();
+    Links decided_;
+    StreamCounters counters_;
+};
+
+}  // namespace tapscope::match
