@@ -77,8 +77,8 @@ def match_node(
     """Match the calls `children` that a node made to the calls `parents` that it served (rows of calls).
 
     `made` has the times of the same calls by their callers' clocks (columns arrive_ns, request_end_ns,
-    response_begin_ns, depart_ns) where those are not the one of `calls`. The calls go to the kernel in the order
-    of time, `chunk` at once. `options` are those of NodeStream.
+    response_begin_ns, depart_ns) where those are not the one of `calls`. The calls go to the kernel in the
+    order of time, `chunk` at once. `options` are those of NodeStream.
     """
     made = calls if made is None else made
     parents = parents[np.argsort(calls["arrive_ns"][parents], kind="stable")]
