@@ -41,6 +41,7 @@ class TraceOptions:
     tls_keylog: Path | None = None
     reorder_window_ns: int = 10_000_000
     follow: bool = False
+    self_check: bool = True
     threads: int = 1
     """That read packets; 0: one per core, at most 4. Not stored: the tables are the same for any number."""
 
@@ -54,6 +55,7 @@ class TraceOptions:
             "keep_text": self.keep_text,
             "keep_evidence": self.keep_evidence,
             "reorder_window_ns": self.reorder_window_ns,
+            "self_check": self.self_check,
         }
 
 
@@ -99,8 +101,11 @@ def trace(
         done("store")
         if captured.interrupted and not options.follow:
             raise KeyboardInterrupt
-        reconstruct(run, captured, options, progress)
+        made = reconstruct(run, captured, options, progress)
         done("reconstruct")
+        if options.self_check:
+            store_expectation(run, made, made.calls, captured.evidence, options.evidence)
+            done("self-check")
         for folder in found.host_folders:
             from tapscope.hostmon.load import load_host_files
 
@@ -207,6 +212,22 @@ def store_reconstruction(
     run.set_meta("edges", [list(map(int, edge)) for edge in made.edges])
     run.set_meta("quality", made.quality())
     run.write_counters([(name, int(value), "") for name, value in made.counters.items()])
+
+
+def store_expectation(
+    run: RunFile,
+    made: Reconstruction,
+    calls: Table,
+    evidence: Table,
+    mode: EvidenceMode,
+    callers: Table | None = None,
+) -> None:
+    """Store what accuracy is to be expected (meta expected; null when too little is sure). `calls`: as the
+    matcher got them; `callers`: times by the callers' clocks, where they have their own."""
+    from tapscope.reconstruct.self_check import expectation
+
+    found = expectation(calls, made.links, made.traces, made.trace_calls, evidence, mode, callers)
+    run.set_meta("expected", None if found is None else found.as_json())
 
 
 def connection_ends(connections: Table) -> np.ndarray[Any, np.dtype[np.int64]]:

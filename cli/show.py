@@ -65,11 +65,13 @@ def nodes(listed: Sequence[Mapping[str, Any]]) -> None:
 
 def summary(record: Mapping[str, Any]) -> None:
     """The end of `trace`: nodes, traces, losses, where the data lies."""
-    from tapscope.cli.summary import loss_line
+    from tapscope.cli.summary import expected_line, loss_line
 
     nodes(record["nodes"])
     hosts = ", ".join(record["hosts"]) or "none"
     print(f"{record['calls']} calls in {record['traces']} traces; host logs of: {hosts}")
+    if expected := expected_line(record["expected"]):
+        print(expected)
     print(loss_line(record["loss"]))
     if not record["complete"]:
         print("This run is not complete: it was interrupted or ran out of disk.")

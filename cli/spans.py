@@ -9,7 +9,9 @@ from pathlib import Path
 from tapscope import __version__
 from tapscope.cli import pipeline
 from tapscope.cli.output import Progress
+from tapscope.store.codes import EvidenceMode
 from tapscope.store.runfile import RunFile
+from tapscope.store.tables import empty
 
 
 def trace(
@@ -49,6 +51,12 @@ def trace(
         run.write_columns("span", span_tables.span_rows(read, given))
         seconds["reconstruct"] = round(time.monotonic() - begun, 3)
         run.set_meta("stage", "reconstruct")
+        if options.self_check:
+            begun = time.monotonic()
+            calls = span_tables.matched_calls(read, given)
+            pipeline.store_expectation(run, made, calls, empty("evidence"), EvidenceMode.TIMING, given.made)
+            seconds["self-check"] = round(time.monotonic() - begun, 3)
+            run.set_meta("stage", "self-check")
         run.set_meta("seconds", seconds)
         run.set_meta("complete", True)
     return Path(out)

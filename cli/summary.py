@@ -122,6 +122,23 @@ def loss_line(loss: dict[str, Any]) -> str:
     )
 
 
+def expected_line(expected: dict[str, Any] | None) -> str:
+    """What accuracy to expect, in one line; empty when the self-check said nothing."""
+    if expected is None:
+        return ""
+    sample = expected["sample"]
+    text = (
+        f"Expected right: {100 * expected['edges']:.1f} % of links, {100 * expected['paths']:.1f} % of whole "
+        f"transactions"
+    )
+    if expected["twice_edges"] is not None:
+        text += (
+            f"; with twice as many in flight {100 * expected['twice_edges']:.1f} and "
+            f"{100 * expected['twice_paths']:.1f} %"
+        )
+    return f"{text} (self-check, {sample['calls']} calls matched again)"
+
+
 def quality_problems(loss: dict[str, Any], calls: int) -> list[str]:
     """Why the input's quality is below the threshold, in words; empty when it is good enough."""
     problems = []
@@ -170,6 +187,7 @@ def summary(run: RunFile) -> dict[str, Any]:
         "calls": calls,
         "traces": run.count("traces"),
         "quality": run.meta("quality", {}),
+        "expected": run.meta("expected"),
         "hosts": sorted({table.host for table in run.dynamic_tables()}),
         "seconds": run.meta("seconds", {}),
         "loss": loss,

@@ -94,25 +94,16 @@ def trace(
 ) -> Reconstruction:
     """Links and traces of a span table, each node by its own clock only. Services are nodes."""
     calls, made = given.calls, given.made
-    count = len(calls["conn"])
     serving = np.isin(calls["client_node"], calls["server_node"])
-    served_unseen = spans.received_ns[given.row] < 0
-    sent_unseen = made["arrive_ns"] < 0
-    # For the matcher only: who was not seen to send has no node to be matched at, and no call shares its
-    # connection with another one.
-    view = dict(calls)
-    view["conn"] = np.arange(count, dtype=np.int32)
-    view["server_node"] = np.where(served_unseen, -1, calls["server_node"]).astype(np.int32)
-    view["client_node"] = np.where(sent_unseen, -2, calls["client_node"]).astype(np.int32)
     found, counters = links(
-        view,
+        matched_calls(spans, given),
         empty("evidence"),
         EvidenceMode.TIMING,
         min_probability=min_probability,
         progress=progress,
         made=made,
     )
-    lost = (found["kind"] == LinkKind.ROOT) & serving & sent_unseen
+    lost = (found["kind"] == LinkKind.ROOT) & serving & (made["arrive_ns"] < 0)
     found["kind"][lost] = LinkKind.UNKNOWN
     found["probability"][lost] = 0.0
     check("links", found)
@@ -120,8 +111,20 @@ def trace(
     check("traces", trees)
     check("trace_calls", tree_calls)
     nodes = _nodes(calls, len(given.addresses))
-    edges = topology.Topology(nodes, given.addresses, calls).edges() if count else []
+    edges = topology.Topology(nodes, given.addresses, calls).edges() if len(calls["conn"]) else []
     return Reconstruction(calls, nodes, given.addresses, found, trees, tree_calls, edges, counters)
+
+
+def matched_calls(spans: Spans, given: SpanTables) -> Table:
+    """The calls as the matcher gets them: who was not seen to send or to receive has no node there to be
+    matched at, and no call shares its connection with another one."""
+    calls = dict(given.calls)
+    calls["conn"] = np.arange(len(given.row), dtype=np.int32)
+    served_unseen = spans.received_ns[given.row] < 0
+    calls["server_node"] = np.where(served_unseen, -1, calls["server_node"]).astype(np.int32)
+    sent_unseen = given.made["arrive_ns"] < 0
+    calls["client_node"] = np.where(sent_unseen, -2, calls["client_node"]).astype(np.int32)
+    return calls
 
 
 def span_rows(spans: Spans, given: SpanTables) -> dict[str, list[object]]:

@@ -90,6 +90,14 @@ def evidence_words(run: Run) -> str:
             f"{escape(count(len(probability)))}; "
             f"{escape(share(int((probability < 0.9).sum()), len(probability)))} are below 0.9."
         )
+    if expected := run.meta.get("expected"):
+        twice = expected["twice_edges"]
+        crowd = f" ({100 * twice:.1f} % of links with twice as many in flight)" if twice is not None else ""
+        parts.append(
+            f"Self-check: {100 * expected['edges']:.1f} % of links and {100 * expected['paths']:.1f} % of "
+            f"whole transactions are expected to be right{crowd}; a sample of the run was matched again with "
+            "known parents."
+        )
     return " ".join(parts)
 
 

@@ -97,7 +97,7 @@ def page(measured: Sequence[Measured]) -> str:
     """The whole result."""
     parts = [f"Machine: {machine()}.", "", table.markdown(table.HEAD, table.accuracy_rows(measured)), ""]
     parts += [*table.calibration_lines(measured), ""]
-    parts += ["Expected by the matcher itself, without truth:", ""]
+    parts += ["Claimed by the probabilities, expected by the self-check (both without truth), and right:", ""]
     parts += [table.markdown(table.EXPECTATION_HEAD, table.expectation_rows(measured)), ""]
     baselines = table.baseline_rows(measured)
     if baselines:

@@ -14,9 +14,11 @@ from baselines import BASELINES, parents
 from numpy.typing import NDArray
 
 from tapscope.reconstruct import span_tables
+from tapscope.reconstruct.run import Reconstruction
+from tapscope.reconstruct.self_check import Expectation, expectation
 from tapscope.reconstruct.spans import Spans
 from tapscope.store.codes import EvidenceMode, LinkKind
-from tapscope.store.tables import Table
+from tapscope.store.tables import Table, empty
 from tapscope.validate import accuracy, span_truth, superpose, truth
 from tapscope.validate.accuracy import PathAccuracy
 from tapscope.validate.event_calls import Names
@@ -40,8 +42,10 @@ class Measured:
     end_to_end: float
     cpu_s: float
     expected_edges: float
-    """What the matcher says of itself: mean probability of its links, and of its traces."""
     expected_paths: float
+    """What the matcher says of itself: mean probability of its links, and of its traces."""
+    check: Expectation | None = None
+    check_cpu_s: float = 0.0
     baselines: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Share of edges and of paths (end to end where there is a scope) that each baseline gets right."""
 
@@ -107,6 +111,7 @@ class RunSet:
                 cpu_s=spent,
                 expected_edges=float(made.quality()["expected_edge_accuracy"]),
                 expected_paths=_expected_paths(made.links, made.traces),
+                **_checked(made.calls, made, captured.evidence, mode),
             )
             if with_baselines and number == len(modes) - 1:
                 for name in CHEAP_BASELINES:
@@ -149,6 +154,9 @@ class SpanSet:
             cpu_s=spent,
             expected_edges=float(made.quality()["expected_edge_accuracy"]),
             expected_paths=_expected_paths(made.links, made.traces),
+            **_checked(
+                span_tables.matched_calls(dense, given), made, empty("evidence"), "timing", given.made
+            ),
         )
         if with_baselines:
             for name, baseline in BASELINES.items():
@@ -236,6 +244,15 @@ def scenario_of(path: Path) -> str:
     """Scenario that a run directory was recorded with."""
     manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     return str(manifest.get("options", {}).get("scenario", "board"))
+
+
+def _checked(
+    calls: Table, made: Reconstruction, evidence: Table, mode: str, callers: Table | None = None
+) -> dict[str, Any]:
+    begun = time.process_time()
+    tables = (made.links, made.traces, made.trace_calls, evidence, EvidenceMode[mode.upper()], callers)
+    found = expectation(calls, *tables)
+    return {"check": found, "check_cpu_s": time.process_time() - begun}
 
 
 def _expected_paths(links: Table, traces: Table) -> float:

@@ -70,15 +70,19 @@ def expectation_rows(measured: Sequence[Measured]) -> list[list[str]]:
             each.name,
             each.evidence,
             percent(each.expected_edges),
+            "-" if each.check is None else percent(each.check.edges),
             percent(each.right / max(each.edges, 1)),
             percent(each.expected_paths),
+            "-" if each.check is None else percent(each.check.paths),
             percent(each.paths.completeness),
+            f"{each.check_cpu_s:.1f}",
         ]
         for each in measured
     ]
 
 
-EXPECTATION_HEAD = ("set", "evidence", "edges expected %", "edges %", "paths expected %", "exact paths %")
+EXPECTATION_HEAD = ("set", "evidence", "edges claimed %", "edges by self-check %", "edges right %")
+EXPECTATION_HEAD += ("paths claimed %", "paths by self-check %", "paths right %", "self-check CPU s")
 
 
 def calibration_lines(measured: Sequence[Measured]) -> list[str]:

@@ -75,6 +75,12 @@ from tapscope.store.codes import EvidenceMode
     type=click.Path(path_type=Path),
     help="Instead of packets read a span table, also gzipped (docs/spans.md). May be given several times.",
 )
+@click.option(
+    "--self-check/--no-self-check",
+    default=True,
+    show_default=True,
+    help="Match a sample again with known parents, for the accuracy to expect.",
+)
 @click.option("--force", is_flag=True, help="Replace the run file if it exists.")
 @JSON
 def trace(
@@ -91,6 +97,7 @@ def trace(
     keep_evidence: bool,
     follow: bool,
     spans: tuple[Path, ...],
+    self_check: bool,
     force: bool,
     as_json: bool,
 ) -> int:
@@ -101,8 +108,8 @@ def trace(
     manifest.json describes the run. Event logs are not touched; compare with them by `tapscope validate`.
     With --spans a table of calls is matched instead, each service by its own clock.
 
-    Prints a table of the nodes found and what the tap lost. Exit status 3: done, but too much is missing or
-    not understood.
+    Prints a table of the nodes found, how much to expect right, and what the tap lost. Exit status 3: done,
+    but too much is missing or not understood.
     """
     from tapscope.cli import pipeline, show, summary
     from tapscope.cli import spans as span_pipeline
@@ -125,6 +132,7 @@ def trace(
         tls_keylog,
         reorder_window,
         follow,
+        self_check,
         threads,
     )
     with progress_bar() as progress:
