@@ -365,6 +365,11 @@ HOST_TABLES = (
         "control-group files in snapshots, a table per file name",
         "`busy_pct`, `user_pct`, `sys_pct`, `throttled_pct` (of one core), `NAME_per_s`",
     ),
+    (
+        "FORMAT, FORMAT_KIND",
+        "a declared format ([hosts.md](hosts.md)), a table per kind",
+        "`NAME_per_s` of counters",
+    ),
     ("`lock_stat`", "/proc/lock_stat in snapshots", "`wait_pct`, `hold_pct`, `contentions_per_s`"),
     ("`cpu_frequency`", "/proc/cpuinfo and `*_cur_freq` in snapshots, MHz per core", ""),
 )

@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "export": "tapscope.cli.commands.export:export",
     "query": "tapscope.cli.commands.query:query",
     "load-hosts": "tapscope.cli.commands.load_hosts:load_hosts",
+    "hosts": "tapscope.cli.commands.hosts:hosts",
     "capture": "tapscope.cli.commands.capture:capture",
     "testbed": "tapscope.validate.testbed.commands:testbed",
     "completion": "tapscope.cli.commands.completion:completion",

@@ -248,6 +248,26 @@ def loaded_hosts(listed: Sequence[Mapping[str, Any]]) -> None:
     records("Host logs", rows, columns)
 
 
+def host_log(log: Mapping[str, Any]) -> None:
+    """What a reader made of a host log that is not loaded yet."""
+    columns = {
+        "kind": "table",
+        "rows": "rows",
+        "first": "first (UTC)",
+        "last": "last (UTC)",
+        "named": "columns",
+    }
+    rows = []
+    for table in log["tables"]:
+        named = ", ".join(f"{name} [{unit}]" if unit else name for name, unit in table["columns"].items())
+        rows.append(
+            dict(table) | {"first": utc(table["first_ns"]), "last": utc(table["last_ns"]), "named": named}
+        )
+    records(f"{log['format']} {log['host']}".strip(), rows, columns)
+    if log["counters"]:
+        print_table("Counted", ("name", "value"), sorted(log["counters"].items()))
+
+
 def validation(
     tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]],
     verdict: str,

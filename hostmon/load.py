@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import re
 import zlib
 from collections import Counter
@@ -14,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tapscope.hostmon.clock import NOTHING_TOLD, Told
-from tapscope.hostmon.readers import READERS, SNIFFED_LINES
+from tapscope.hostmon.declared import DeclaredFormat
+from tapscope.hostmon.readers import READERS, SNIFFED_LINES, Reader, known_formats
 from tapscope.hostmon.samples import HostLog
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
@@ -42,7 +44,11 @@ def host_files(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
 
 
 def load_host_files(
-    run: RunFile, paths: str | Path | Sequence[str | Path], host: str | None = None, told: Told = NOTHING_TOLD
+    run: RunFile,
+    paths: str | Path | Sequence[str | Path],
+    host: str | None = None,
+    told: Told = NOTHING_TOLD,
+    declared: Sequence[DeclaredFormat] = (),
 ) -> list[dict[str, Any]]:
     """Read every host log below `paths` into dynamic tables of the run; loading a file again replaces its
     tables.
@@ -50,14 +56,15 @@ def load_host_files(
     Returns one record per loaded file: path, host, format, tables (names in the run file), samples, rows,
     first_ns, last_ns, warnings. In a folder, files that no reader knows are counted (`host.unknown_file`) and
     left out; a file that the user named and that cannot be read is a TapscopeError. `host` overrides the
-    host's name; `told` is what the user says about times that a log does not tell.
+    host's name; `told` is what the user says about times that a log does not tell, `declared`
+    are formats of the user's own (one of them takes a named file that no reader knows).
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
     counters: Counter[str] = Counter()
     loaded = []
     for path, named in host_files(given):
         try:
-            log = read_host_log(path, told)
+            log = read_host_log(path, told, declared, named)
         except TapscopeError:
             if named:
                 raise
@@ -91,15 +98,15 @@ def host_name(path: Path, log: HostLog) -> str:
     return match["host"] if match else path.absolute().parent.name
 
 
-def read_host_log(path: Path, told: Told = NOTHING_TOLD) -> HostLog:
-    """Read one file with the reader that its first lines call for."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-    except OSError as error:
-        raise TapscopeError(
-            f"cannot be read: {error.strerror}", path=path, remedy="Check its permissions."
-        ) from error
+def read_host_log(
+    path: Path, told: Told = NOTHING_TOLD, declared: Sequence[DeclaredFormat] = (), named: bool = True
+) -> HostLog:
+    """Read one file with the reader that its first lines call for.
+
+    Declared formats are asked first, as the user gave them on purpose; the only one of them also takes a file
+    that it is not recognised by, when the user named that file.
+    """
+    packed = _is_packed(path)
     cut: list[str] = []
     lines = _lines(path, packed, cut)
     first: list[str] = []
@@ -107,13 +114,16 @@ def read_host_log(path: Path, told: Told = NOTHING_TOLD) -> HostLog:
         first.append(line)
         if len(first) >= SNIFFED_LINES:
             break
-    reader = next((known for known in READERS if known.sniff(first)), None)
+    reader = next((known for known in _readers(declared) if known.sniff(first)), None)
+    if reader is None and named and first and len(declared) == 1:
+        reader = _declared_reader(declared[0])
     if reader is None:
         raise TapscopeError(
             "no host-monitor reader knows this file" if first else "this file is empty",
             path=path,
             offset=0,
-            remedy=f"Known are: {', '.join(known.name for known in READERS)}; all also as .gz.",
+            remedy=f"Known are: {', '.join(known.name for known in READERS)}; all also as .gz. "
+            "Of another log, `tapscope hosts guess FILE` proposes a format for --format.",
         )
     log = reader.read(_chained(first, lines), str(path), told)
     kinds: Counter[str] = Counter()
@@ -128,6 +138,32 @@ def read_host_log(path: Path, told: Told = NOTHING_TOLD) -> HostLog:
         log.counters["host.truncated_file"] = log.counters.get("host.truncated_file", 0) + 1
         log.warnings.append(cut[0])
     return log
+
+
+def _declared_reader(declared: DeclaredFormat) -> Reader:
+    return Reader(declared.name, declared.sniff, declared.read)
+
+
+def _readers(declared: Sequence[DeclaredFormat]) -> Iterator[Reader]:
+    yield from map(_declared_reader, declared)
+    yield from READERS
+    yield from map(_declared_reader, known_formats())
+
+
+def first_lines(path: Path, most: int) -> list[str]:
+    """The first lines of a file, also of one that is compressed with gzip."""
+    lines = _lines(path, _is_packed(path), [])
+    return list(itertools.islice(lines, most))
+
+
+def _is_packed(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(2) == b"\x1f\x8b"
+    except OSError as error:
+        raise TapscopeError(
+            f"cannot be read: {error.strerror}", path=path, remedy="Check its permissions."
+        ) from error
 
 
 def _chained(first: list[str], rest: Iterator[str]) -> Iterator[str]:
@@ -191,3 +227,23 @@ def _store(run: RunFile, path: Path, log: HostLog, host: str) -> dict[str, Any]:
             run.write_dynamic(f"{table.kind}_{host}", table.columns, table.units, described, table.originals)
         )
     return source | {"tables": names, "rows": int(sum(np.size(end) for end in ends))}
+
+
+def described(log: HostLog) -> dict[str, Any]:
+    """A log in words: format, host, counters, warnings, and per table its rows, times and columns."""
+    return {
+        "format": log.format,
+        "host": log.host,
+        "counters": log.counters,
+        "warnings": log.warnings,
+        "tables": [
+            {
+                "kind": table.kind,
+                "rows": len(table.columns["end_ns"]),
+                "first_ns": int(table.columns["end_ns"].min()),
+                "last_ns": int(table.columns["end_ns"].max()),
+                "columns": {name: table.units[name] for name in table.columns},
+            }
+            for table in log.tables
+        ],
+    }

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import resources
 from typing import NamedTuple
 
 from tapscope.hostmon.cgroup import read_cgroup
 from tapscope.hostmon.clock import Told
 from tapscope.hostmon.collectl_plot import is_plot_header, read_plot
 from tapscope.hostmon.collectl_raw import STAMP, read_raw
+from tapscope.hostmon.declared import DeclaredFormat, parse_format
 from tapscope.hostmon.esxtop import is_esxtop, read_esxtop
 from tapscope.hostmon.gc_legacy import is_gc_legacy, read_gc_legacy
 from tapscope.hostmon.gc_unified import is_gc_unified, read_gc_unified
@@ -21,6 +24,16 @@ from tapscope.hostmon.sysstat_text import is_sysstat_text, read_sysstat_text
 from tapscope.hostmon.vmstat import is_vmstat, read_vmstat
 
 SNIFFED_LINES = 60  # a Collectl header has 14 to 20 lines
+
+
+@cache
+def known_formats() -> tuple[DeclaredFormat, ...]:
+    """The declared formats that come with tapscope (hostmon/formats)."""
+    folder = resources.files("tapscope.hostmon") / "formats"
+    files = sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name
+    )
+    return tuple(parse_format(file.read_text(encoding="utf-8"), file.name) for file in files)
 
 
 class Reader(NamedTuple):

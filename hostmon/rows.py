@@ -33,6 +33,7 @@ class Rows:
         self._recording: list[int] = []
         self._number = 0
         self._amended: dict[tuple[str, ...], dict[int, tuple[Any, ...]]] = {}
+        self.labels: frozenset[str] = frozenset()  # columns of names, which may look like numbers
         self.went_back = 0
 
     def __len__(self) -> int:
@@ -116,7 +117,11 @@ class Rows:
             stored = (rename or {}).get(name) or folded(name)
             while stored in table.columns:
                 stored += "_"
-            columns[name] = table.add_log_column(stored, values, self.unit(name), name)
+            if name in self.labels:
+                table.add(stored, typed(values), self.unit(name), name)
+                columns[name] = table.columns[stored]
+            else:
+                columns[name] = table.add_log_column(stored, values, self.unit(name), name)
         return table, series, columns
 
 
