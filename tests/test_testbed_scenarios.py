@@ -11,6 +11,7 @@ import pytest
 from testbed_tables import Finished, rows
 
 from tapscope.store.errors import TapscopeError
+from tapscope.validate.testbed import avatica as middleware
 from tapscope.validate.testbed import packages, run
 from tapscope.validate.testbed.scenarios import SCENARIOS
 
@@ -32,6 +33,10 @@ def a_run(tmp_path_factory: pytest.TempPathFactory, name: str, **given: Any) -> 
 
 @pytest.fixture(scope="module")
 def avatica(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    try:
+        middleware.jars(packages.find(SCENARIOS["avatica"].needs))
+    except TapscopeError as error:
+        pytest.skip(str(error))
     return a_run(tmp_path_factory, "avatica", users=10, think_s=0.4)
 
 

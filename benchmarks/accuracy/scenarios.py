@@ -30,6 +30,15 @@ RECORDINGS = (
         "--users 60 --seconds 12 --seed 9004 --think 0.2 --work 330 --pool-habit statement --midstream "
         "--connector mod_proxy_ajp",
     ),
+    Recording("prepared", "board", "--scenario prepared --seed 9106 --users 80 --think 0.3 --work 100"),
+    Recording("saturated", "saturated", "--scenario saturated --seed 9101"),
+    Recording("pauses", "pauses", "--scenario pauses --seed 9102"),
+    Recording("overflow", "pauses", "--scenario overflow --seed 9103"),
+    Recording("avatica_light", "middleware", "--scenario avatica --seed 9104 --users 25 --think 0.7"),
+    Recording("avatica_busy", "middleware", "--scenario avatica --seed 9107 --users 60 --think 0.3"),
+    Recording(
+        "balanced", "two tomcats", "--scenario balanced --seed 9105 --users 120 --think 0.4 --work 100"
+    ),
     Recording("wordpress-request", "wordpress", "--scenario wordpress --seed 9011"),
     Recording(
         "wordpress-persistent", "wordpress", "--scenario wordpress --seed 9012 --php-connections persistent"

@@ -306,27 +306,32 @@ class _Session:
             shutil.move(self.raw, out / "capture" / "unscrubbed.pcap")
 
 
+def _quantiles(ascending: list[float]) -> dict[str, float]:
+    last = len(ascending) - 1
+    shares = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+    return {q: round(ascending[min(last, int(len(ascending) * f))], 3) for q, f in shares if ascending}
+
+
 def _after(options: Options, out: Path, manifest: dict[str, Any]) -> None:
     """Adds figures that the run directory gives, and writes the manifest."""
     statuses: dict[str, int] = {}
-    latencies = []
+    latencies, waits = [], []
     phases = manifest["phases_ns"]
     with (out / "users" / "requests.csv").open() as file:
         for row in csv.DictReader(file):
             statuses[row["status"]] = statuses.get(row["status"], 0) + 1
             if phases["run_begin"] <= int(row["start_ns"]) < phases["run_end"] and int(row["end_ns"]) > 0:
                 latencies.append((int(row["end_ns"]) - int(row["start_ns"])) / 1e6)
+                waits.append((int(row["end_ns"]) - int(row["intended_ns"])) / 1e6)
     latencies.sort()
     manifest["requests"] = {
         "by_status": statuses,
         "in_run_phase": len(latencies),
         "per_second": round(len(latencies) / options.seconds, 2),
         "mean_in_flight": round(sum(latencies) / 1e3 / options.seconds, 3),
-        "response_ms": {
-            q: round(latencies[min(len(latencies) - 1, int(len(latencies) * f))], 3)
-            for q, f in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-            if latencies
-        },
+        "response_ms": _quantiles(latencies),
+        # From the moment a user wanted to ask: with the time until the connection stood (SYN drops).
+        "wait_ms": _quantiles(sorted(waits)),
     }
     arrivals = sorted((out / "events").glob("*/requests.tsv"))
     if arrivals:
