@@ -11,6 +11,7 @@ from typing import Any
 
 from tapscope.validate.testbed import run
 from tapscope.validate.testbed.options import Options
+from tapscope.validate.testbed.truth import IDENTITY
 
 
 def rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
@@ -38,4 +39,4 @@ class Finished:
 
     def ids_in_capture(self) -> list[str]:
         raw = (self.folder / "capture" / "tap.pcap").read_bytes()
-        return [i for i in self.ids if i.encode() in raw]
+        return sorted({found.decode() for found in IDENTITY.findall(raw)} & self.ids)
