@@ -59,9 +59,8 @@ def simulated_spans(users: int, seconds: float, times: int) -> SpanSet:
 
 def known_sets(options: argparse.Namespace) -> Iterator[KnownSet]:
     """Everything that is to be measured, made one by one."""
-    groups = {recording.name: recording.group for recording in RECORDINGS}
     for path in run_directories(options.runs):
-        yield RunSet(path, groups.get(path.name, scenario_of(path)))
+        yield RunSet(path, group_of(path))
     if options.spans_dir is not None:
         for name in SPAN_SETS:
             table_file = options.spans_dir / f"{name}.spans.csv.gz"
@@ -75,6 +74,14 @@ def known_sets(options: argparse.Namespace) -> Iterator[KnownSet]:
         yield simulated(users, 4.0 if options.short else 10.0)
     for times in (1, 4):
         yield simulated_spans(10, 6.0 if options.short else 20.0, times)
+
+
+def group_of(path: Path) -> str:
+    """Group of a run directory: that of the recording of its name, else of the first one of its scenario."""
+    named = [each.group for each in RECORDINGS if each.name == path.name]
+    scenario = scenario_of(path)
+    like = [each.group for each in RECORDINGS if f"--scenario {scenario} " in f"{each.options} "]
+    return [*named, *like, scenario][0]
 
 
 def record(folder: Path) -> None:

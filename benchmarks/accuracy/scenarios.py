@@ -31,18 +31,21 @@ RECORDINGS = (
         "--connector mod_proxy_ajp",
     ),
     Recording("prepared", "board", "--scenario prepared --seed 9106 --users 80 --think 0.3 --work 100"),
-    Recording("saturated", "saturated", "--scenario saturated --seed 9101"),
-    Recording("pauses", "pauses", "--scenario pauses --seed 9102"),
-    Recording("overflow", "pauses", "--scenario overflow --seed 9103"),
-    Recording("avatica_light", "middleware", "--scenario avatica --seed 9104 --users 25 --think 0.7"),
-    Recording("avatica_busy", "middleware", "--scenario avatica --seed 9107 --users 60 --think 0.3"),
     Recording(
         "balanced", "two tomcats", "--scenario balanced --seed 9105 --users 120 --think 0.4 --work 100"
     ),
-    Recording("wordpress-request", "wordpress", "--scenario wordpress --seed 9011"),
+    Recording("avatica_light", "middleware", "--scenario avatica --seed 9104 --users 25 --think 0.7"),
+    Recording("avatica_busy", "middleware", "--scenario avatica --seed 9107 --users 60 --think 0.3"),
+    Recording("saturated", "saturated", "--scenario saturated --seed 9101"),
+    Recording("pauses", "pauses", "--scenario pauses --seed 9102"),
+    Recording("overflow", "pauses", "--scenario overflow --seed 9103"),
+    Recording("wordpress-request", "wordpress", "--scenario wordpress --seed 9011 --users 30 --think 0.6"),
     Recording(
-        "wordpress-persistent", "wordpress", "--scenario wordpress --seed 9012 --php-connections persistent"
+        "wordpress-persistent",
+        "wordpress",
+        "--scenario wordpress --seed 9012 --users 30 --think 0.6 --php-connections persistent",
     ),
+    Recording("fanout", "fan-out", "--scenario fanout --seed 9013 --users 50 --think 0.5"),
 )
 
 SPAN_SETS = ("hotel_load50", "hotel_load100", "media_load50", "media_load100")

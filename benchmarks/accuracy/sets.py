@@ -111,7 +111,7 @@ class RunSet:
                 cpu_s=spent,
                 expected_edges=float(made.quality()["expected_edge_accuracy"]),
                 expected_paths=_expected_paths(made.links, made.traces),
-                **_checked(made.calls, made, captured.evidence, mode),
+                **_checked(made.calls, _tables(made), captured.evidence, mode),
             )
             if with_baselines and number == len(modes) - 1:
                 for name in CHEAP_BASELINES:
@@ -155,7 +155,11 @@ class SpanSet:
             expected_edges=float(made.quality()["expected_edge_accuracy"]),
             expected_paths=_expected_paths(made.links, made.traces),
             **_checked(
-                span_tables.matched_calls(dense, given), made, empty("evidence"), "timing", given.made
+                span_tables.matched_calls(dense, given),
+                _tables(made),
+                empty("evidence"),
+                "timing",
+                given.made,
             ),
         )
         if with_baselines:
@@ -199,7 +203,7 @@ class TableSet:
             begun = time.process_time()
             made, _ = links(self.calls, self.evidence, EvidenceMode[mode.upper()])
             spent = time.process_time() - begun
-            trees, _ = traces(self.calls, made)
+            trees, tree_calls = traces(self.calls, made)
             result = judged(made)
             joined = made["kind"] == LinkKind.LINKED
             found = Measured(
@@ -213,6 +217,7 @@ class TableSet:
                 cpu_s=spent,
                 expected_edges=float(made["probability"][joined].mean()) if joined.any() else 1.0,
                 expected_paths=_expected_paths(made, trees),
+                **_checked(self.calls, (made, trees, tree_calls), self.evidence, mode),
             )
             if with_baselines and number == len(modes) - 1:
                 for name in CHEAP_BASELINES:
@@ -247,12 +252,16 @@ def scenario_of(path: Path) -> str:
 
 
 def _checked(
-    calls: Table, made: Reconstruction, evidence: Table, mode: str, callers: Table | None = None
+    calls: Table, made: tuple[Table, Table, Table], evidence: Table, mode: str, callers: Table | None = None
 ) -> dict[str, Any]:
+    """Self-check of links, their traces and calls of traces."""
     begun = time.process_time()
-    tables = (made.links, made.traces, made.trace_calls, evidence, EvidenceMode[mode.upper()], callers)
-    found = expectation(calls, *tables)
+    found = expectation(calls, *made, evidence, EvidenceMode[mode.upper()], callers)
     return {"check": found, "check_cpu_s": time.process_time() - begun}
+
+
+def _tables(made: Reconstruction) -> tuple[Table, Table, Table]:
+    return made.links, made.traces, made.trace_calls
 
 
 def _expected_paths(links: Table, traces: Table) -> float:
