@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from testbed_tables import Finished, rows
@@ -11,23 +13,38 @@ from testbed_tables import Finished, rows
 from tapscope.validate.testbed import fanout, packages, parts
 from tapscope.validate.testbed.scenarios import SCENARIOS
 
-FANOUT = SCENARIOS["fanout"]
-LACKING = packages.missing(FANOUT.needs)
 pytestmark = [
     pytest.mark.testbed,
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(bool(LACKING), reason=f"packages are missing: {', '.join(LACKING)}"),
 ]
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    options = FANOUT.options(
+def a_run(tmp_path_factory: pytest.TempPathFactory, name: str) -> Finished:
+    scenario = SCENARIOS[name]
+    lacking = packages.missing(scenario.needs)
+    if lacking:
+        pytest.skip(f"packages are missing: {', '.join(lacking)}")
+    options = scenario.options(
         users=12, seconds=5, seed=6, think_s=0.25, warmup_s=2, rampdown_s=1, people_threads=8
     )
-    return Finished(tmp_path_factory.mktemp("fanout") / "run", options)
+    return Finished(tmp_path_factory.mktemp(name) / "run", options)
+
+
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return a_run(tmp_path_factory, "fanout")
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return a_run(tmp_path_factory, "fanout-events")
+
+
+@pytest.fixture(params=["threads", "events"])
+def ran(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
 
 
 def test_all_requests_were_answered(ran: Finished) -> None:
@@ -86,3 +103,22 @@ def test_the_capture_holds_neither_an_id_nor_that_of_a_part(ran: Finished) -> No
     assert ran.manifest["scrub"]["ids"] == sum(
         ran.manifest["truth"][f"{p}_content"] for p in ("http", "mysql")
     )
+
+
+def statements_at_once(ran: Finished) -> int:
+    """Requests to the Python service two of whose statements were under way at the same time."""
+    logged: dict[str, list[tuple[int, int]]] = {}
+    for row in rows(ran.folder / "events" / "people" / "statements.tsv", "\t"):
+        logged.setdefault(row["request_id"], []).append((int(row["ds_us"]), int(row["dr_us"])))
+    return sum(
+        any(later[0] < earlier[1] for earlier, later in pairwise(sorted(times))) for times in logged.values()
+    )
+
+
+def test_only_the_event_driven_service_asks_several_things_at_once(
+    threads: Finished, events: Finished
+) -> None:
+    assert statements_at_once(threads) == 0
+    assert statements_at_once(events) > 20
+    assert "COM_PING" not in {c["kind"] for c in events.of("mysql")}
+    assert len({c["sport"] for c in events.of("mysql") if c["part"] == "2"}) > 1

@@ -56,6 +56,9 @@ FILES: dict[str, tuple[tuple[str, ...], str]] = {
     "driver": (("/usr/share/java/mariadb-java-client.jar",), "libmariadb-java"),
     "php-fpm": (_glob("/usr/sbin", "php-fpm[0-9]*"), "php-fpm"),
     "mysqli": (_glob("/usr/lib/php", "*/mysqli.so"), "php-mysql"),
+    "system-python": (("/usr/bin/python3",), "python3"),
+    "aiohttp": (("/usr/lib/python3/dist-packages/aiohttp/__init__.py",), "python3-aiohttp"),
+    "aiomysql": (("/usr/lib/python3/dist-packages/aiomysql/__init__.py",), "python3-aiomysql"),
     "pymysql": (("/usr/lib/python3/dist-packages/pymysql/__init__.py",), "python3-pymysql"),
     "wordpress": (("/usr/share/wordpress/wp-load.php",), "wordpress"),
 }

@@ -1,4 +1,4 @@
-"""The second HTTP service of the fan-out: gunicorn with a small WSGI application of our own (`people/`)."""
+"""The second HTTP service of the fan-out: gunicorn or aiohttp with an application of our own (`people/`)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class People(Server):
 
     title = "gunicorn"
     processes = "cgunicorn"
+    source = "service"
 
     def __init__(self, host: str = "people", database: str = "db") -> None:
         super().__init__(host)
@@ -32,11 +33,11 @@ class People(Server):
 
     def start(self, bench: Bench) -> None:
         """Starts the workers and waits until they listen."""
-        base, network, options = bench.base(self.host), bench.launcher.network, bench.options
-        source = resources.files(__package__).joinpath("people", "service.py")
-        (base / "service.py").write_bytes(source.read_bytes())
+        base, network = bench.base(self.host), bench.launcher.network
+        source = resources.files(__package__).joinpath("people", f"{self.source}.py")
+        (base / f"{self.source}.py").write_bytes(source.read_bytes())
         events = ""
-        if options.monitors:
+        if bench.options.monitors:
             events = str(bench.events("people"))
             for name, columns in _LOGS.items():
                 Path(events, name).write_text("\t".join(columns) + "\n")
@@ -46,21 +47,44 @@ class People(Server):
             "PEOPLE_DB_PASSWORD": mariadb.PASSWORD,
             "PEOPLE_DB_NAME": mariadb.DATABASE,
             "PEOPLE_EVENTS": events,
+            "PEOPLE_BIND": f"{bench.hosts[self.host]}:{PORT}",
+            "PEOPLE_CONNECTIONS": str(bench.options.people_threads),
             # The packages' Python shall find the packages' modules, whatever ours finds.
             "PYTHONPATH": "",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        argv = [
+        argv = self.command(bench, base)
+        self.process = bench.launcher.start(self.host, f"people-{self.host}", argv, environment)
+        listening = network.inside(self.host, bench.paths.program("ss"), "-Hltn", f"sport = :{PORT}")
+        wait_until(lambda: str(PORT) in attempt(listening).stdout, self.process, 15, self.title)
+
+    def command(self, bench: Bench, base: Path) -> list[str]:
+        """Command line that serves the source below base."""
+        return [
             *(bench.paths.program("gunicorn"), "--chdir", str(base)),
             *("--bind", f"{bench.hosts[self.host]}:{PORT}", "--backlog", "511"),
             *("--workers", str(_PROCESSES), "--worker-class", "gthread"),
-            *("--threads", str(max(1, options.people_threads // _PROCESSES)), "--keep-alive", "60"),
-            "service:application",
+            *("--threads", str(max(1, bench.options.people_threads // _PROCESSES)), "--keep-alive", "60"),
+            f"{self.source}:application",
         ]
-        self.process = bench.launcher.start(self.host, f"gunicorn-{self.host}", argv, environment)
-        listening = network.inside(self.host, bench.paths.program("ss"), "-Hltn", f"sport = :{PORT}")
-        wait_until(lambda: str(PORT) in attempt(listening).stdout, self.process, 15, self.title)
 
     def versions(self, paths: Paths) -> dict[str, str]:
         """gunicorn's own word."""
         return {"gunicorn": call([paths.program("gunicorn"), "--version"]).strip()}
+
+
+class EventPeople(People):
+    """aiohttp on one host: one thread, and a pool of connections for the statements of all requests."""
+
+    title = "aiohttp"
+    processes = "cpython3"
+    source = "event_service"
+
+    def command(self, bench: Bench, base: Path) -> list[str]:
+        """The packages' Python with the service."""
+        return [str(bench.paths.files["system-python"]), str(base / f"{self.source}.py")]
+
+    def versions(self, paths: Paths) -> dict[str, str]:
+        """aiohttp's own word."""
+        told = call([str(paths.files["system-python"]), "-c", "import aiohttp; print(aiohttp.__version__)"])
+        return {"aiohttp": told.strip()}

@@ -58,6 +58,31 @@ _BOARD = Scenario(
     needs=_BOARD_NEEDS,
 )
 
+_FANOUT = Scenario(
+    name="fanout",
+    summary="nginx that asks Tomcat and a Python service at the same time (SSI), both on MariaDB",
+    hosts={
+        "client": "10.77.0.10",
+        "web": "10.77.0.20",
+        "app": "10.77.0.30",
+        "people": "10.77.0.31",
+        "db": "10.77.0.40",
+    },
+    entry=("web", nginx.PORT),
+    ports={"web": nginx.PORT, "app": tomcat.HTTP_PORT, "people": people.PORT, "db": mariadb.PORT},
+    protocols={nginx.PORT: "http", tomcat.HTTP_PORT: "http", people.PORT: "http", mariadb.PORT: "mysql"},
+    servers=lambda options: [
+        Database(),
+        Tomcat(protocol="http"),
+        people.People(),
+        nginx.Nginx("web", fanout.site),
+    ],
+    visitors="fanout",
+    holders=board_holders,
+    needs=(*_MARIADB, *_TOMCAT, "nginx", "gunicorn", "pymysql"),
+    parts=fanout.PARTS,
+)
+
 _ALL = (
     _BOARD,
     replace(
@@ -156,29 +181,18 @@ _ALL = (
         holders=board_holders,
         needs=(*_MARIADB, "nginx", "php", "php-fpm", "mysqli", "wordpress"),
     ),
-    Scenario(
-        name="fanout",
-        summary="nginx that asks Tomcat and a Python service at the same time (SSI), both on MariaDB",
-        hosts={
-            "client": "10.77.0.10",
-            "web": "10.77.0.20",
-            "app": "10.77.0.30",
-            "people": "10.77.0.31",
-            "db": "10.77.0.40",
-        },
-        entry=("web", nginx.PORT),
-        ports={"web": nginx.PORT, "app": tomcat.HTTP_PORT, "people": people.PORT, "db": mariadb.PORT},
-        protocols={nginx.PORT: "http", tomcat.HTTP_PORT: "http", people.PORT: "http", mariadb.PORT: "mysql"},
+    _FANOUT,
+    replace(
+        _FANOUT,
+        name="fanout-events",
+        summary="the same, but the Python service is event-driven and asks MariaDB several things at once",
         servers=lambda options: [
             Database(),
             Tomcat(protocol="http"),
-            people.People(),
+            people.EventPeople(),
             nginx.Nginx("web", fanout.site),
         ],
-        visitors="fanout",
-        holders=board_holders,
-        needs=(*_MARIADB, *_TOMCAT, "nginx", "gunicorn", "pymysql"),
-        parts=fanout.PARTS,
+        needs=(*_MARIADB, *_TOMCAT, "nginx", "system-python", "aiohttp", "aiomysql"),
     ),
 )
 
