@@ -150,7 +150,9 @@ def quality_problems(loss: dict[str, Any], calls: int) -> list[str]:
     rows = loss["span_rows"]
     if rows is not None:
         left_out = loss["span_rows_left_out"]
-        if not rows or left_out > MISSING_LIMIT * (rows + left_out):
+        if not rows + left_out:
+            problems.append("the span table has no rows: there is nothing to match")
+        elif left_out > MISSING_LIMIT * (rows + left_out):
             problems.append(
                 f"{left_out} of {rows + left_out} rows of the span table were left out (threshold "
                 f"{100 * MISSING_LIMIT:g} %). `tapscope stats` names the first line of each kind"

@@ -219,6 +219,14 @@ def test_many_rows_left_out_are_low_quality_with_the_line_of_the_first(tmp_path)
     assert "short_row (line 3)" in done.stderr
 
 
+def test_a_table_without_rows_is_low_quality_and_says_so(tmp_path):
+    path = _file(tmp_path)
+    done = tapscope("trace", "--spans", str(path), "-o", str(tmp_path / "run.db"))
+    assert done.returncode == 3
+    assert "the span table has no rows" in done.stderr
+    assert tapscope("report", str(tmp_path / "run.db"), "-o", str(tmp_path / "r.html")).returncode == 0
+
+
 @pytest.mark.parametrize("arguments", [[], ["in.pcap", "--spans", "x.csv"], ["--spans", "x", "--follow"]])
 def test_spans_and_packets_exclude_each_other(tmp_path, arguments):
     done = tapscope("trace", *arguments, "-o", str(tmp_path / "run.db"))
