@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tapscope.store.errors import TapscopeError
-from tapscope.validate.testbed import apache, avatica, pauses
+from tapscope.validate.testbed import apache, avatica, commands, pauses
 from tapscope.validate.testbed.checkouts import Checkouts
 from tapscope.validate.testbed.packages import Paths
 from tapscope.validate.testbed.pcapfile import Flow
@@ -114,3 +115,10 @@ def test_what_is_given_goes_before_a_scenarios_own_defaults() -> None:
     assert saturated.options().users == saturated.defaults["users"]
     assert saturated.options(users=7).users == 7
     assert saturated.options().scenario == "saturated"
+
+
+def test_help_lists_every_scenario() -> None:
+    shown = CliRunner().invoke(commands.testbed, ["run", "--help"]).output
+    for scenario in SCENARIOS.values():
+        assert f"  {scenario.name} " in shown
+        assert scenario.summary.split()[0] in shown

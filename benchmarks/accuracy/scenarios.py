@@ -32,11 +32,17 @@ RECORDINGS = (
     ),
     Recording("prepared", "board", "--scenario prepared --seed 9106 --users 80 --think 0.3 --work 100"),
     Recording(
+        "avatica_prepared",
+        "middleware",
+        "--scenario avatica --seed 9108 --users 60 --think 0.3 --statements prepared",
+    ),
+    Recording(
         "balanced", "two tomcats", "--scenario balanced --seed 9105 --users 120 --think 0.4 --work 100"
     ),
     Recording("avatica_light", "middleware", "--scenario avatica --seed 9104 --users 25 --think 0.7"),
     Recording("avatica_busy", "middleware", "--scenario avatica --seed 9107 --users 60 --think 0.3"),
     Recording("saturated", "saturated", "--scenario saturated --seed 9101"),
+    Recording("saturated_120", "saturated", "--scenario saturated --seed 9109 --users 220"),
     Recording("pauses", "pauses", "--scenario pauses --seed 9102"),
     Recording("overflow", "pauses", "--scenario overflow --seed 9103"),
     Recording("wordpress-request", "wordpress", "--scenario wordpress --seed 9011 --users 30 --think 0.6"),

@@ -78,24 +78,19 @@ def _server_xml(options: Options, address: str, logs: Path, protocol: str) -> st
 
 @dataclass(frozen=True)
 class _Source:
-    """The data source: driver and URL; backend: the application's class for this driver; interceptors: of the
-    pool."""
+    """The data source: driver and URL; backend: the application's class for this driver."""
 
     driver: str
     url: str
     backend: str
-    interceptors: str = "ConnectionState"
 
 
 def _source(bench: Bench, database: str, middle: str) -> _Source:
     if middle:
-        # Avatica's driver keeps no prepared statements; the pool does where they are to be prepared once.
-        keeps = ";StatementCache(prepared=true,max=100000)" if bench.options.statements == "prepared" else ""
         return _Source(
             "org.apache.calcite.avatica.remote.Driver",
             avatica.client_url(bench, middle),
             "AvaticaBackend",
-            f"ConnectionState{keeps}",
         )
     return _Source(
         "org.mariadb.jdbc.Driver",
@@ -123,7 +118,7 @@ def _context_xml(options: Options, webapp: Path, logs: Path, source: _Source) ->
             maxActive="{options.pool_size}" maxIdle="{options.pool_size}"
             minIdle="{idle}" initialSize="{idle}"
             maxWait="30000" testOnBorrow="true" validationQuery="SELECT 1" validationInterval="3000"
-            jdbcInterceptors="{source.interceptors}" defaultAutoCommit="true"/>
+            jdbcInterceptors="ConnectionState" defaultAutoCommit="true"/>
 </Context>
 """
 

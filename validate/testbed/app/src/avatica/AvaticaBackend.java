@@ -4,9 +4,8 @@ import java.sql.Connection;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
-import java.util.Collections;
 import java.util.Map;
-import java.util.WeakHashMap;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.calcite.avatica.AvaticaConnection;
 
 /**
@@ -14,7 +13,8 @@ import org.apache.calcite.avatica.AvaticaConnection;
  * The number of that connection is asked for once, so that the checkout log can name both.
  */
 final class AvaticaBackend implements Backend {
-    private final Map<Connection, Physical> known = Collections.synchronizedMap(new WeakHashMap<>());
+    /** Never emptied: a pool opens few connections in the life of a testbed. */
+    private final Map<Connection, Physical> known = new ConcurrentHashMap<>();
 
     @Override
     public Physical physical(Connection pooled) throws SQLException {
@@ -29,6 +29,11 @@ final class AvaticaBackend implements Backend {
             known.put(connection, physical);
         }
         return physical;
+    }
+
+    @Override
+    public boolean keepsStatements() {
+        return false;
     }
 
     @Override

@@ -8,7 +8,7 @@ interface Backend {
     /**
      * The connection behind a pooled one.
      *
-     * @param key what is remembered per connection hangs on this object
+     * @param key the driver's own connection; what is remembered per connection hangs on it
      * @param name its name on the wire between application and next tier
      * @param threadId MariaDB's number of the connection that does the work
      */
@@ -16,6 +16,9 @@ interface Backend {
     }
 
     Physical physical(Connection pooled) throws SQLException;
+
+    /** Whether the driver keeps prepared statements by their text, so that preparing again costs nothing. */
+    boolean keepsStatements();
 
     /** Whether an INSERT can return the key it made without another statement. */
     boolean returnsKeys();

@@ -6,11 +6,13 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * The database as one request sees it: at most one pooled connection at a time, borrowed at the first statement.
@@ -25,6 +27,10 @@ import java.util.WeakHashMap;
 final class Db implements AutoCloseable {
     /** Which statements a physical connection has prepared already; only used to name the prepare in the log. */
     private static final Map<Object, Set<String>> PREPARED = Collections.synchronizedMap(new WeakHashMap<>());
+
+    /** Prepared statements of a physical connection by their text; one request at a time uses them. Never emptied: a
+     * pool opens few connections in the life of a testbed. */
+    private static final Map<Object, Map<String, PreparedStatement>> KEPT = new ConcurrentHashMap<>();
 
     private final Board board;
     private final EventLog events;
@@ -46,7 +52,7 @@ final class Db implements AutoCloseable {
         if (connection == null) {
             borrowUs = Clock.nowUs();
             connection = board.dataSource.getConnection();
-            if (board.events != null) {
+            if (board.events != null || keepsStatements()) {
                 physical = board.backend.physical(connection);
             }
         }
@@ -98,12 +104,12 @@ final class Db implements AutoCloseable {
         boolean keys = board.backend.returnsKeys();
         int count;
         if (board.allPrepared) {
-            try (PreparedStatement statement = prepare(marked(sql), keys, values)) {
+            try (Bound bound = prepare(marked(sql), keys, values)) {
                 long dsUs = Clock.nowUs();
-                count = statement.executeUpdate();
+                count = bound.statement().executeUpdate();
                 log(dsUs, "execute");
                 if (keys) {
-                    takeKey(statement);
+                    takeKey(bound.statement());
                 }
             }
         } else {
@@ -146,9 +152,9 @@ final class Db implements AutoCloseable {
     }
 
     List<Row> prepared(String sql, Object... values) throws SQLException {
-        try (PreparedStatement statement = prepare(sql, false, values)) {
+        try (Bound bound = prepare(sql, false, values)) {
             long dsUs = Clock.nowUs();
-            try (ResultSet results = statement.executeQuery()) {
+            try (ResultSet results = bound.statement().executeQuery()) {
                 log(dsUs, "execute");
                 return Row.all(results);
             }
@@ -156,15 +162,34 @@ final class Db implements AutoCloseable {
     }
 
     int preparedUpdate(String sql, Object... values) throws SQLException {
-        try (PreparedStatement statement = prepare(sql, false, values)) {
+        try (Bound bound = prepare(sql, false, values)) {
             long dsUs = Clock.nowUs();
-            int count = statement.executeUpdate();
+            int count = bound.statement().executeUpdate();
             log(dsUs, "execute");
             return count;
         }
     }
 
-    private PreparedStatement prepare(String sql, boolean keys, Object... values) throws SQLException {
+    /** A prepared statement with its values. Closed after use, unless it is kept for the next one. */
+    private record Bound(PreparedStatement statement, boolean kept) implements AutoCloseable {
+        @Override
+        public void close() throws SQLException {
+            if (!kept) {
+                statement.close();
+            }
+        }
+    }
+
+    /** Whether statements are kept here: all are to be prepared once, and the driver does not see to it. */
+    private boolean keepsStatements() {
+        return board.allPrepared && !board.backend.keepsStatements();
+    }
+
+    private PreparedStatement prepareOn(Connection mine, String sql, boolean keys) throws SQLException {
+        return keys ? mine.prepareStatement(sql, Statement.RETURN_GENERATED_KEYS) : mine.prepareStatement(sql);
+    }
+
+    private Bound prepare(String sql, boolean keys, Object... values) throws SQLException {
         int mark = sql.indexOf("{id}");
         if (mark < 0 && !board.allPrepared) {
             throw new IllegalArgumentException("statement without the id marker: " + sql);
@@ -174,8 +199,18 @@ final class Db implements AutoCloseable {
                 : sql.substring(0, mark) + (bindsId ? "AND ? <> ''" : "") + sql.substring(mark + 4);
         Connection mine = connection();
         long dsUs = Clock.nowUs();
-        PreparedStatement statement = keys ? mine.prepareStatement(full, Statement.RETURN_GENERATED_KEYS)
-                : mine.prepareStatement(full);
+        PreparedStatement statement;
+        if (keepsStatements()) {
+            // On the connection behind the pooled one: what the pool hands out is closed when it goes back.
+            Map<String, PreparedStatement> kept = KEPT.computeIfAbsent(physical.key(), c -> new HashMap<>());
+            statement = kept.get(full);
+            if (statement == null) {
+                statement = prepareOn((Connection) physical.key(), full, keys);
+                kept.put(full, statement);
+            }
+        } else {
+            statement = prepareOn(mine, full, keys);
+        }
         if (events != null && PREPARED.computeIfAbsent(physical.key(), c -> new HashSet<>()).add(full)) {
             log(dsUs, "prepare");
         }
@@ -189,7 +224,7 @@ final class Db implements AutoCloseable {
                 statement.setObject(position++, values[i]);
             }
         }
-        return statement;
+        return new Bound(statement, keepsStatements());
     }
 
     void begin() throws SQLException {

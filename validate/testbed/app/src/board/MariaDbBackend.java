@@ -14,6 +14,11 @@ final class MariaDbBackend implements Backend {
     }
 
     @Override
+    public boolean keepsStatements() {
+        return true;
+    }
+
+    @Override
     public boolean returnsKeys() {
         return true;
     }
