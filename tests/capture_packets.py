@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tapscope import capture
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 CLIENT, SERVER = 0, 1
@@ -235,23 +235,6 @@ def message_rows(tables: Any, times: bool = True, flags: bool = True) -> list[tu
     return sorted(rows)
 
 
-def unaccounted(tables: Any) -> list[tuple[int, str, int, int]]:
-    """Connections where bytes seen differ from message bytes seen plus unparsed bytes: must be empty."""
-    messages, connections = tables.messages, tables.connections
-    out = []
-    total = 0
-    for direction, side in ((0, "to_server"), (1, "to_client")):
-        mine = messages["direction"] == direction
-        size = len(connections["protocol"])
-        seen = messages["wire_bytes"][mine] - messages["missing_bytes"][mine]
-        inside = np.bincount(messages["conn"][mine], weights=seen.astype(float), minlength=size).astype(int)
-        for conn in range(size):
-            expected = int(connections[f"bytes_{side}"][conn])
-            unparsed = int(connections[f"unparsed_{side}"][conn])
-            total += unparsed
-            if inside[conn] + unparsed != expected:
-                out.append((conn, side, expected, int(inside[conn]) + unparsed))
-    named = sum(value for name, value, _ in tables.counters if name.startswith("unparsed."))
-    if named != total:
-        out.append((-1, "names", total, named))
-    return out
+def unaccounted(tables: Any) -> list[str]:
+    """What disagrees where every captured byte must be in a message, a named gap or a named remainder."""
+    return list(capture.account(tables.connections, tables.messages, tables.counters).disagreements)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gzip
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from capture_packets import FIN, Packet, message_rows, read_pcap, unaccounted, write_pcap
+from capture_packets import FIN, Dialogue, Packet, message_rows, read_pcap, unaccounted, write_pcap
 
 from tapscope import capture
+from tapscope.store.codes import Protocol
 
 SALT = b"sixteen bytes ok"
 REQUEST, RESPONSE, INTERIM, ONE_WAY = range(4)
@@ -21,6 +22,35 @@ ERROR = 16
 def read(path: Path) -> capture.CaptureTables:
     """The tables of a capture, with hashes that do not change from run to run."""
     return capture.read_files([path], salt=SALT)
+
+
+def talk(
+    scratch: Path,
+    *parts: tuple[int, bytes],
+    port: int,
+    before: Iterable[tuple[int, bytes]] = (),
+    cut: int = 0,
+) -> capture.CaptureTables:
+    """The tables of a connection to `port` whose sides say `before` and then `parts` in turn, in segments of
+    `cut` bytes (0: as large as they can be)."""
+    dialogue = Dialogue(server_port=port).open()
+    for side, data in (*before, *parts):
+        dialogue.send(side, data, cuts=range(0, len(data), cut) if cut else ())
+    dialogue.close()
+    tables = read(write_pcap(scratch / "talk.pcap", dialogue.packets))
+    assert unaccounted(tables) == []
+    return tables
+
+
+def calls_of(tables: capture.CaptureTables, protocol: Protocol) -> list[tuple[str, int | None]]:
+    """Class text of every request of `protocol` and the status of its answer (None: no answer)."""
+    m = tables.messages
+    answers = {int(m["request"][i]): int(m["status"][i]) for i in np.flatnonzero(m["kind"] == RESPONSE)}
+    rows = np.flatnonzero((m["protocol"] == protocol) & (m["kind"] == REQUEST))
+    return [
+        (tables.classes[m["class_id"][i]][1] if m["class_id"][i] >= 0 else "", answers.get(int(i)))
+        for i in rows
+    ]
 
 
 def packets_of(path: Path, scratch: Path) -> list[Packet]:

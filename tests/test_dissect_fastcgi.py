@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from pathlib import Path
 
+import dissect_checks
 import numpy as np
 import pytest
-from capture_packets import CLIENT, SERVER, Dialogue, unaccounted, write_pcap
+from capture_packets import CLIENT, SERVER, unaccounted
 from dissect_checks import (
     ERROR,
     ONE_WAY,
     REQUEST,
     RESPONSE,
+    calls_of,
     check_late_start,
     check_loss,
     check_segmentation,
     read,
 )
 
-from tapscope import capture
 from tapscope.store.codes import Protocol
 
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps/fastcgi"
@@ -63,34 +65,17 @@ def end(request: int = 1, application: int = 0, protocol: int = 0) -> bytes:
 OK = b"Content-Type: text/html\r\n\r\nhello"
 
 
-def talk(tmp_path: Path, *parts: tuple[int, bytes], cut: int = 0) -> capture.CaptureTables:
-    dialogue = Dialogue(server_port=9000).open()
-    for side, data in parts:
-        dialogue.send(side, data, cuts=range(0, len(data), cut) if cut else ())
-    dialogue.close()
-    tables = read(write_pcap(tmp_path / "talk.pcap", dialogue.packets))
-    assert unaccounted(tables) == []
-    return tables
+talk = partial(dissect_checks.talk, port=9000)
 
 
-def calls(
-    tables: capture.CaptureTables, protocol: Protocol = Protocol.FASTCGI
-) -> list[tuple[str, int | None]]:
-    """Class text of every request and the status of its answer (None: no answer)."""
-    m = tables.messages
-    answers = {int(m["request"][i]): int(m["status"][i]) for i in np.flatnonzero(m["kind"] == RESPONSE)}
-    rows = np.flatnonzero((m["protocol"] == protocol) & (m["kind"] == REQUEST))
-    return [
-        (tables.classes[m["class_id"][i]][1] if m["class_id"][i] >= 0 else "", answers.get(int(i)))
-        for i in rows
-    ]
+calls = partial(calls_of, protocol=Protocol.FASTCGI)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_requests_are_those_of_http_with_the_same_statuses_and_evidence(name: str) -> None:
     tables = read(PCAPS / name)
     assert unaccounted(tables) == []
-    assert calls(tables) == calls(tables, Protocol.HTTP)
+    assert calls(tables) == calls(tables, protocol=Protocol.HTTP)
     assert [status for _, status in calls(tables)] == [200, 200, 404, 302, 503, *[200] * 7]
     assert tables.connections["unparsed_to_server"].sum() == 0
     assert tables.connections["unparsed_to_client"].sum() == 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from pathlib import Path
 
+import dissect_checks
 import numpy as np
 import pytest
 from capture_packets import CLIENT, SERVER, Dialogue, unaccounted, write_pcap
@@ -13,13 +15,13 @@ from dissect_checks import (
     ONE_WAY,
     REQUEST,
     RESPONSE,
+    calls_of,
     check_late_start,
     check_loss,
     check_segmentation,
     read,
 )
 
-from tapscope import capture
 from tapscope.store.codes import Protocol
 
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps/memcached"
@@ -41,22 +43,10 @@ def packet(
     return struct.pack("!BBHBBHIIQ", magic, opcode, len(key), 0, 0, status, total, opaque, 0) + key + value
 
 
-def talk(tmp_path: Path, *parts: tuple[int, bytes]) -> capture.CaptureTables:
-    dialogue = Dialogue(server_port=11211).open()
-    for side, data in parts:
-        dialogue.send(side, data)
-    dialogue.close()
-    tables = read(write_pcap(tmp_path / "talk.pcap", dialogue.packets))
-    assert unaccounted(tables) == []
-    return tables
+talk = partial(dissect_checks.talk, port=11211)
 
 
-def calls(tables: capture.CaptureTables) -> list[tuple[str, int | None]]:
-    """Class text of every request and the status of its answer (None: no answer)."""
-    m = tables.messages
-    answers = {int(m["request"][i]): int(m["status"][i]) for i in np.flatnonzero(m["kind"] == RESPONSE)}
-    rows = np.flatnonzero((m["protocol"] == Protocol.MEMCACHED) & (m["kind"] == REQUEST))
-    return [(tables.classes[m["class_id"][i]][1], answers.get(int(i))) for i in rows]
+calls = partial(calls_of, protocol=Protocol.MEMCACHED)
 
 
 @pytest.mark.parametrize("name", NAMES)

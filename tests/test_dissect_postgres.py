@@ -7,15 +7,17 @@ import struct
 import subprocess
 from pathlib import Path
 
+import dissect_checks
 import numpy as np
 import pytest
-from capture_packets import CLIENT, SERVER, Dialogue, unaccounted, write_pcap
+from capture_packets import CLIENT, SERVER, unaccounted
 from dissect_checks import (
     ERROR,
     INTERIM,
     ONE_WAY,
     REQUEST,
     RESPONSE,
+    calls_of,
     check_late_start,
     check_loss,
     check_segmentation,
@@ -80,24 +82,13 @@ def row(*values: bytes) -> bytes:
 
 def talk(tmp_path: Path, *parts: tuple[int, bytes], login: bool = True) -> capture.CaptureTables:
     """A connection whose sides say `parts` in turn."""
-    dialogue = Dialogue(server_port=PORT).open()
-    if login:
-        dialogue.send(CLIENT, startup()).send(SERVER, LOGGED_IN)
-    for side, data in parts:
-        dialogue.send(side, data)
-    dialogue.close()
-    tables = read(write_pcap(tmp_path / "talk.pcap", dialogue.packets))
-    assert unaccounted(tables) == []
-    return tables
+    before = ((CLIENT, startup()), (SERVER, LOGGED_IN)) if login else ()
+    return dissect_checks.talk(tmp_path, *parts, port=PORT, before=before)
 
 
 def calls(tables: capture.CaptureTables) -> list[tuple[str, int | None]]:
     """Class text of every request but the login, and the status of its answer (None: no answer)."""
-    m = tables.messages
-    answers = {int(m["request"][i]): int(m["status"][i]) for i in np.flatnonzero(m["kind"] == RESPONSE)}
-    rows = np.flatnonzero((m["protocol"] == Protocol.POSTGRES) & (m["kind"] == REQUEST))
-    texts = [(tables.classes[m["class_id"][i]][1], answers.get(int(i))) for i in rows]
-    return [call for call in texts if call[0] != "LOGIN"]
+    return [call for call in calls_of(tables, Protocol.POSTGRES) if call[0] != "LOGIN"]
 
 
 def classes(tables: capture.CaptureTables, *kinds: int) -> list[str]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import dissect_checks
 import numpy as np
 import pytest
-from capture_packets import CLIENT, SERVER, Dialogue, unaccounted, write_pcap
+from capture_packets import CLIENT, SERVER, unaccounted
 from dissect_checks import (
     ERROR,
     ONE_WAY,
     REQUEST,
     RESPONSE,
+    calls_of,
     check_late_start,
     check_loss,
     check_segmentation,
     read,
 )
 
-from tapscope import capture
 from tapscope.store.codes import Protocol
 
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps/redis"
@@ -41,22 +43,10 @@ def command(*words: str) -> bytes:
     return "".join([f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]).encode()
 
 
-def talk(tmp_path: Path, *parts: tuple[int, bytes]) -> capture.CaptureTables:
-    dialogue = Dialogue(server_port=6379).open()
-    for side, data in parts:
-        dialogue.send(side, data)
-    dialogue.close()
-    tables = read(write_pcap(tmp_path / "talk.pcap", dialogue.packets))
-    assert unaccounted(tables) == []
-    return tables
+talk = partial(dissect_checks.talk, port=6379)
 
 
-def calls(tables: capture.CaptureTables) -> list[tuple[str, int | None]]:
-    """Class text of every request and the status of its answer (None: no answer)."""
-    m = tables.messages
-    answers = {int(m["request"][i]): int(m["status"][i]) for i in np.flatnonzero(m["kind"] == RESPONSE)}
-    rows = np.flatnonzero((m["protocol"] == Protocol.REDIS) & (m["kind"] == REQUEST))
-    return [(tables.classes[m["class_id"][i]][1], answers.get(int(i))) for i in rows]
+calls = partial(calls_of, protocol=Protocol.REDIS)
 
 
 def test_every_capture_is_counted() -> None:

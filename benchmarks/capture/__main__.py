@@ -26,7 +26,7 @@ from programs import build, programs  # noqa: E402
 from trace_capture import machine  # noqa: E402
 
 PARTS = ("speed", "linearity", "memory", "impairment")
-LOSSES = (0.0, 0.002, 0.02, 0.05)
+LOSSES = (0.002, 0.02, 0.05)
 SEEDS = range(1, 11)
 IMPAIRED_BYTES = 12e6  # of each generated capture
 

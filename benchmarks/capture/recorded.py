@@ -58,7 +58,7 @@ def tcp_of(frame: bytes) -> tuple[Flow, int, int] | None:
 
 
 def repeated(paths: Sequence[Path], times: int, seed: int) -> list[Packet]:
-    """Each capture `times` times side by side, each time with addresses of its own, begun at random moments."""
+    """Each capture `times` times side by side, each with addresses of its own, begun at random times."""
     rng = random.Random(seed)
     out: list[Packet] = []
     number = 0

@@ -286,7 +286,10 @@ void TlsState::by_counting(Direction direction, std::uint8_t type, std::size_t s
 
 void TlsState::opaque_message(Direction direction, std::size_t size, Recorder& recorder) {
     Half& mine = at(direction);
-    if (!spoken || speaker != direction || mine.message == kNoMessage) {
+    // The server may have spoken in between, in bytes that were lost.
+    const bool answer_lost = direction == Direction::to_server && recorder.after_gap(Direction::to_client) &&
+                             recorder.acknowledges_answer(0);
+    if (!spoken || speaker != direction || mine.message == kNoMessage || answer_lost) {
         const bool asks = direction == Direction::to_server;
         mine.message = recorder.begin(direction, asks ? MessageKind::request : MessageKind::response, 0);
         recorder.set_class(mine.message, Protocol::tls, "encrypted");
