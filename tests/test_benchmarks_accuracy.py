@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 from accuracy import table
-from accuracy.scenarios import FLOORS, MODES, RECORDINGS, Floor
+from accuracy.scenarios import FLOORS, MODES, RECORDINGS, Bar, Floor
 from accuracy.sets import Measured
 
 MAIN = Path(__file__).resolve().parent.parent / "benchmarks" / "accuracy" / "__main__.py"
@@ -60,10 +60,17 @@ def test_the_page_has_a_row_for_every_set_and_the_calibration_of_all(measured):
 def test_a_bar_that_is_missed_is_said_so(measured):
     row = measured[20, "all"]
     row = Measured(**{**vars(row), "group": "board"})
-    assert table.bar(row) == "paths 99.9: met"
+    assert table.bar(row) == "paths >= 99.9: met"
     slow = Measured(**{**vars(measured[120, "timing"]), "group": "board"})
-    assert table.bar(slow) == "paths 95: **missed**"
+    assert table.bar(slow) == "paths >= 95: **missed**"
     assert table.percent(math.nan) == "-"
+
+
+def test_a_bar_is_a_least_a_most_or_something_to_be_above():
+    assert Bar("paths", 99.0).met(99.0)
+    assert not Bar("end to end", 99.2, above=True).met(99.2)
+    assert Bar("wrong joins", 0.5).met(0.5)
+    assert not Bar("wrong joins", 0.5).met(0.6)
 
 
 def test_every_recording_is_a_run_that_the_testbed_takes():

@@ -107,16 +107,15 @@ def calibration_lines(measured: Sequence[Measured]) -> list[str]:
 
 
 def bar(each: Measured) -> str:
-    """The bar of a row and whether it is met; empty when there is none."""
-    if (each.group, each.evidence) not in BARS:
-        return ""
-    what, least = BARS[each.group, each.evidence]
+    """The bars of a row and whether they are met; empty when there is none."""
     reached = {
         "paths": each.paths.completeness,
         "edges": each.right / max(each.edges, 1),
         "end to end": each.end_to_end,
-    }[what]
-    return f"{what} {least:g}: {met(100 * reached >= least)}"
+        "wrong joins": each.wrong_joins,
+    }
+    bars = BARS.get((each.group, each.evidence), ())
+    return ", ".join(f"{one}: {met(one.met(100 * reached[one.what]))}" for one in bars)
 
 
 def met(yes: bool) -> str:
