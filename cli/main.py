@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "report": "tapscope.cli.commands.report:report",
     "validate": "tapscope.cli.commands.validate:validate",
     "queues": "tapscope.cli.commands.queues:queues",
+    "findings": "tapscope.cli.commands.findings:findings",
     "congestion": "tapscope.cli.commands.congestion:congestion",
     "traces": "tapscope.cli.commands.traces:traces",
     "export": "tapscope.cli.commands.export:export",

@@ -30,6 +30,12 @@ from tapscope.store.errors import ExitCode, TapscopeError
     type=click.Path(path_type=Path),
     help="True parents of a run made with `trace --spans` (CSV, also gzipped; docs/spans.md).",
 )
+@click.option(
+    "--stops",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Stops that were caused on purpose (pauses.csv of a testbed run): are the findings right?",
+)
 @click.option("--window", type=Duration(), default="50ms", show_default=True, help="Width of the windows.")
 @click.option("--zone", metavar="NAME", help="Time zone of logs that name none, such as Europe/Berlin.")
 @click.option(
@@ -44,25 +50,36 @@ def validate(
     events: Path | None,
     truth: Path | None,
     span_truth: Path | None,
+    stops: Path | None,
     window: int,
     zone: str | None,
     plot: Path | None,
     as_json: bool,
 ) -> int:
     """Compare queue lengths by the tap with those by the servers' event monitors, tier by tier; or
-    the links of a span table with their truth.
+    the links of a span table with their truth; or findings with stops that were caused on purpose.
 
     Where the true paths are known, accuracy and completeness of the traces are shown too. The result is
     stored in the run, and the report shows it. Exit status 4: tap and logs disagree; 3: too little to judge
     by.
     """
     from tapscope.cli import show
-    from tapscope.cli.output import note, print_json, progress_bar
+    from tapscope.cli.output import note, print_json, print_table, progress_bar
 
-    if (events is None) == (span_truth is None):
+    if [events, span_truth, stops].count(None) != 2:
         raise click.UsageError(
-            "Give either --events DIR or, for a run made of span tables, --span-truth FILE."
+            "Give --events DIR; or, for a run made of span tables, --span-truth FILE; or --stops FILE."
         )
+    if stops is not None:
+        from tapscope.validate import faults
+
+        score = faults.validate(run_path, stops)
+        if as_json:
+            print_json(score.as_json())
+        else:
+            for table in score.tables():
+                print_table(*table)
+        return ExitCode.DONE
     if span_truth is not None:
         from tapscope.validate import span_truth as spans
         from tapscope.validate import summary

@@ -1,0 +1,41 @@
+"""`tapscope findings`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tapscope.cli.options import JSON, RUN, Duration
+
+
+@click.command(short_help="When users were hurt, where it began, and what made it.")
+@RUN
+@click.option(
+    "--window",
+    "width_ns",
+    type=Duration(),
+    default="50ms",
+    show_default=True,
+    metavar="TIME",
+    help="Length of the windows that are compared.",
+)
+@JSON
+def findings(run_path: Path, width_ns: int, as_json: bool) -> None:
+    """Explain every episode of long queues or very long transactions.
+
+    An episode begins where an entry node holds many more calls than usual, or where a transaction takes ten times
+    the mean and more. Where its queue began is the node whose own queue rose: calls that wait for the nodes below
+    do not count. Mechanisms are looked for in what the tap saw of that node and in its host's logs
+    (tapscope load-hosts); "unknown" lists what was ruled out.
+    """
+    from tapscope.cli import findings as listing
+    from tapscope.cli.output import print_json
+    from tapscope.store.runfile import RunFile
+
+    with RunFile.open(run_path) as run:
+        listed = listing.records(run, width_ns)
+    if as_json:
+        print_json(listed)
+    else:
+        listing.show(listed)
