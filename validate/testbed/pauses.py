@@ -77,13 +77,15 @@ class Stops:
             length_s = rng.uniform(self._plan.shortest_ms, self._plan.longest_ms) / 1e3
             group = self._processes[host].handle.pid
             with contextlib.suppress(ProcessLookupError):
-                begin_ns = time.time_ns()
                 os.killpg(group, signal.SIGSTOP)
+                begin_ns = time.time_ns()
                 try:
                     self._over.wait(length_s)
                 finally:
+                    # Before the signal: what goes on then may take this thread's processor.
+                    end_ns = time.time_ns()
                     os.killpg(group, signal.SIGCONT)
-                self.pauses.append(Pause(begin_ns, time.time_ns(), host, "stop"))
+                self.pauses.append(Pause(begin_ns, end_ns, host, "stop"))
 
 
 def collections(gc_log: Path, host: str) -> Iterator[Pause]:
