@@ -197,6 +197,35 @@ def test_missing_and_repeated_ids_are_counted_and_their_calls_kept(tmp_path):
     assert counters["events.web.duplicate_id"] == 1
 
 
+def _nginx(end: str, stay: str, request: str = "GET /x HTTP/1.1") -> str:
+    return f'id=R0 end={end} D={stay} s=200 conn=10.0.0.1:40000 pid=7:1 "{request}" "/x" up=10.0.0.2:9000\n'
+
+
+def test_nginx_logs_the_departure_and_the_stay_in_milliseconds(tmp_path):
+    found = events.load(_write(tmp_path, nginx__nginx_log=_nginx("1795215268.025", "0.019")))
+    assert found.tiers() == ["web"]
+    row = _row(found, "web", "R0")
+    assert (row["arrive_ns"], row["depart_ns"]) == (1_795_215_268_006_000_000, 1_795_215_268_025_000_000)
+    assert (row["client_port"], row["status"]) == (40_000, 200)
+    assert row["arrive_precision_ns"] == 1_000_000
+
+
+def test_a_request_to_nginx_cannot_fake_a_field(tmp_path):
+    faked = _nginx("1795215268.025", "0.019", "GET /a id=EVIL end=1 s=500 HTTP/1.1")
+    found = events.load(_write(tmp_path, access_log=faked))
+    assert (found.request_ids, found.calls["status"].tolist()) == (["R0"], [200])
+
+
+@pytest.mark.parametrize("stamp", ["1795215268025", "1795215268.02", "-"])
+def test_stamps_that_nginx_does_not_write_are_bad_lines(tmp_path, stamp):
+    good = _nginx("1795215268.025", "0.019")
+    found = events.load(
+        _write(tmp_path, nginx_log=good + good.replace("id=R0", "id=R1") + _nginx(stamp, "0.019"))
+    )
+    assert len(found.of_tier("web")) == 2
+    assert _counters(found)["events.unreadable_line"] == 1
+
+
 def test_a_request_line_cannot_fake_a_field(tmp_path):
     faked = _web(0).replace("GET /x?beg=1&id=7", "GET /a id=EVIL beg=1 s=500")
     found = events.load(_write(tmp_path, access_log=faked))

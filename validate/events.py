@@ -28,12 +28,13 @@ from tapscope.validate.event_calls import (
     without_duplicates,
 )
 from tapscope.validate.joining import last_before
-from tapscope.validate.monitors import apache, client, mariadb, tomcat
+from tapscope.validate.monitors import apache, client, mariadb, nginx, tomcat
 from tapscope.validate.monitors.lines import LOCAL, Format, LogFile, head, stem, wrong_format
 
 FORMATS: tuple[Format, ...] = (
     apache.ACCESS,
     apache.ERROR,
+    nginx.ACCESS,
     tomcat.ACCESS,
     tomcat.EVENTS,
     tomcat.REQUESTS,

@@ -16,7 +16,7 @@ PORT = 80
 # Milliseconds since the epoch and seconds: nginx has nothing finer.
 _LOG_FORMAT = (
     "id=$http_x_request_id end=$msec D=$request_time s=$status b=$bytes_sent conn=$remote_addr:$remote_port "
-    'pid=$pid:$connection "$request" uri=$uri up=$upstream_addr up_status=$upstream_status '
+    'pid=$pid:$connection "$request" "$uri" up=$upstream_addr up_status=$upstream_status '
     "up_connect=$upstream_connect_time up_header=$upstream_header_time up_response=$upstream_response_time"
 )
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -37,7 +37,7 @@ class Nginx(Server):
         base, network = bench.base(self.host), bench.launcher.network
         log = "access_log off;"
         if bench.options.monitors:
-            log = f"log_format monitor '{_LOG_FORMAT}'; log_subrequest on;\n"
+            log = f"log_format monitor '{_LOG_FORMAT}';\n"
             log += f'    access_log "{bench.events("nginx")}/nginx.log" monitor;'
         temporary = "\n".join(f'    {name}_temp_path "{base}/{name}";' for name in _TEMPORARY)
         configured = base / "nginx.conf"
