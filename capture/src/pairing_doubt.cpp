@@ -95,7 +95,9 @@ void Recorder::settle_doubt(std::size_t standing, bool request_lost_behind, bool
         ++first;
     }
     bool counts = !request_lost_behind && !response_lost_behind;
-    while (counts && asked_end > first && answers_end > first) {
+    // Rows are in stream order: an answer that was read before a request was sent is not to it.
+    while (counts && asked_end > first && answers_end > first &&
+           answers[answers_end - 1].row > asked[asked_end - 1].row) {
         --asked_end;
         --answers_end;
         answered_by(answers[answers_end].row, static_cast<std::int64_t>(asked[asked_end].row));
