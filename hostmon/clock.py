@@ -47,10 +47,9 @@ def zone_of(text: str) -> tzinfo:
     """Time zone by IANA name (Europe/Berlin), `UTC`, or a fixed offset (+0530, -05:00)."""
     if text.upper() in ("UTC", "GMT", "Z"):
         return UTC
-    offset = OFFSET.fullmatch(text)
-    if offset:
-        return timezone(timedelta(seconds=_offset_s(text)))
     try:
+        if OFFSET.fullmatch(text):
+            return timezone(timedelta(seconds=_offset_s(text)))
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise TapscopeError(
@@ -99,6 +98,8 @@ class LogClock:
     assumed_utc: bool = False
     last_ns: int = -1
     _halves: dict[tuple[Day, int], tuple[int, int]] = field(default_factory=dict)
+    _midnights: dict[tuple[Day, str], int] = field(default_factory=dict)
+    _last_text: str = ""
     _day: Day | None = None
     _time_of_day: int = -1
 
@@ -125,6 +126,7 @@ class LogClock:
         when it is none that can be stored."""
         if not 0 <= at < LATEST_NS:
             raise OverflowError(at)
+        self._last_text = ""
         self.counters["host.time.went_back"] += at < self.last_ns
         self.last_ns = at
         return at
@@ -132,6 +134,7 @@ class LogClock:
     def again(self) -> None:
         """The log goes over the same time once more (another section)."""
         self.last_ns = -1
+        self._last_text = ""
 
     def _half_hour(self, day: Day, half: int) -> tuple[int, int]:
         """Seconds UTC at which this half hour of the wall clock begins: the first and the second time."""
@@ -165,15 +168,29 @@ class LogClock:
 
     def iso(self, text: str) -> int:
         """A date with time in ISO 8601, with or without an offset. ValueError when it is none."""
+        if text == self._last_text:  # many lines tell the same time
+            return self.last_ns
         match = ISO.fullmatch(text.strip())
         if match is None:
             raise ValueError(text)
         day = (int(match[1]), int(match[2]), int(match[3]))
         of_day = (int(match[4]) * 3600 + int(match[5]) * 60 + int(match[6])) * NS + fraction_ns(match[7])
         if match[8] is None:
-            return self.local(day, of_day)
-        at = (date(*day).toordinal() - date(1970, 1, 1).toordinal()) * DAY_NS + of_day
-        return self.saw(at - _offset_s(match[8]) * NS)
+            at = self.local(day, of_day)
+        else:
+            at = self.saw(self.midnight_ns(day, match[8]) + of_day)
+        self._last_text = text
+        return at
+
+    def midnight_ns(self, day: Day, offset: str) -> int:
+        """When `day` begins where clocks have this offset (+0100, Z)."""
+        midnight = self._midnights.get((day, offset))
+        if midnight is None:
+            if len(self._midnights) >= KEPT_HALF_HOURS:
+                self._midnights.clear()
+            days = date(*day).toordinal() - date(1970, 1, 1).toordinal()
+            midnight = self._midnights[day, offset] = days * DAY_NS - _offset_s(offset) * NS
+        return midnight
 
     def warnings(self) -> list[str]:
         """What a user should know about these times."""
@@ -217,7 +234,7 @@ def day_of(text: str) -> tuple[Day, bool]:
     2026-11-21, 11/21/26, 11/21/2026, 21.11.2026, 21/11/26 (no month 21): month first where both fit.
     """
     numbers = [int(part) for part in re.findall(r"\d+", text)]
-    if len(numbers) != 3:
+    if len(numbers) != 3 or max(numbers) > 9999:
         raise ValueError(text)
     if numbers[0] > 31:
         year, month, day = numbers

@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 
-from tapscope.hostmon.collectl_raw import header_fields
+from tapscope.hostmon.clock import LATEST_NS
+from tapscope.hostmon.collectl_raw import header_fields, whole_number
 from tapscope.hostmon.samples import HostLog, HostTable, Series, recordings, stamp_ns
 from tapscope.store.dynamic import folded
 from tapscope.store.errors import TapscopeError
@@ -77,7 +78,7 @@ def read_plot(lines: Iterable[str], path: str = "") -> HostLog:
         "interval": fields.get("interval", ""),
         "subsys": fields.get("subsys", ""),
         "collectl": fields.get("collectl", ""),
-        "cpus": int(fields.get("numcpus", "0") or 0),
+        "cpus": whole_number(fields, "numcpus", 0),
     }
     warnings = []
     if not fields.get("tz") and not all(names[0] == "UTC" for names in parts):
@@ -113,13 +114,13 @@ class _Part:
 
     def start(self, fields: dict[str, str]) -> None:
         """A recording begins here; its header holds for the lines that follow."""
-        tz = re.fullmatch(r"([+-])(\d\d)(\d\d)", fields.get("tz", ""))
+        tz = re.fullmatch(r"([+-])([01]\d)([0-5]\d)", fields.get("tz", ""))
         if tz:
             offset = timedelta(hours=int(tz[2]), minutes=int(tz[3]))
             self.zone = timezone(-offset if tz[1] == "-" else offset)
         intervals = fields.get("interval", "").split(":")
         wanted = intervals[-1] if self.key else intervals[0]
-        self.interval_ns = stamp_ns(wanted) if re.fullmatch(r"\d+(\.\d+)?", wanted) else 0
+        self.interval_ns = stamp_ns(wanted) if re.fullmatch(r"\d{1,6}(\.\d+)?", wanted) else 0
         self.per_sample = "n" in fields.get("plot_options", "")
         self.fresh = True
         self.day = {}
@@ -136,6 +137,8 @@ class _Part:
         try:
             end = stamp_ns(words[0]) if self.utc else self._local_ns(words[0], words[1])
         except (ValueError, OverflowError):
+            return False
+        if not 0 <= end < LATEST_NS:
             return False
         self.begun.append(
             end - self.interval_ns if self.fresh and self.interval_ns else 0 if self.fresh else -1

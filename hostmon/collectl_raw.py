@@ -37,6 +37,12 @@ def header_fields(lines: Iterable[str]) -> dict[str, str]:
     return fields
 
 
+def whole_number(fields: dict[str, str], name: str, otherwise: int) -> int:
+    """A number in a header; `otherwise` when it is missing, damaged or nothing."""
+    text = fields.get(name, "")
+    return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text) else otherwise
+
+
 def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
     """Tables of a raw file. Records that are not understood are counted by name; a cut last line is left
     out."""
@@ -83,6 +89,8 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
         word, _, rest = line.partition(" ")
         try:
             if word.startswith("cpu"):
+                if word[3:] and not re.fullmatch(r"[0-9]{1,6}", word[3:]):
+                    raise ValueError(word)
                 records.add_row("cpu", word[3:], rest.split(), 10)
             elif word == "disk":
                 fields = rest.split()
@@ -132,7 +140,9 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
     counters = {f"host.collectl.unread.{name}": count for name, count in sorted(unread.items())}
     if bad:
         counters["host.collectl.bad_line"] = bad
-    tables, resets = tables_of(records, int(header.get("hz", "100")), int(header.get("pagesize", "4096")))
+    tables, resets = tables_of(
+        records, whole_number(header, "hz", 100), whole_number(header, "pagesize", 4096)
+    )
     tables += more.tables()
     resets += more.resets
     if records.wraps:
@@ -145,8 +155,8 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
         "interval": header.get("interval", ""),
         "subsys": header.get("subsys", ""),
         "collectl": header.get("collectl", ""),
-        "cpus": int(header.get("numcpus", "0") or 0),
-        "disks": int(header.get("numdisks", "0") or 0),
+        "cpus": whole_number(header, "numcpus", 0),
+        "disks": whole_number(header, "numdisks", 0),
     }
     warnings = []
     if detail["disks"] == 0 and re.search("[dD]", str(detail["subsys"])):

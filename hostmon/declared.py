@@ -34,6 +34,7 @@ TIME_KEYS = {"column", "form", "zone", "marks", "year", "date", "length", "lengt
 COLUMN_KEYS = {"name", "unit", "factor", "counter", "key", "keep"}
 UNIT_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 LONGEST_LINE = 1 << 16  # characters; expressions see no more
+MOST_LAYOUTS = 1000
 MOST_JOINED = 1000  # lines of one record
 
 
@@ -124,6 +125,8 @@ def _format(declared: dict[str, Any]) -> DeclaredFormat:
         pattern_of(form)
     if time.get("marks", "end") not in ("end", "begin"):
         raise ValueError('[time] marks is "end" or "begin"')
+    if "date" in time:
+        day_of(str(time["date"]))
     if "zone" in time:
         zone_of(time["zone"])
     made = DeclaredFormat(
@@ -193,6 +196,10 @@ class _Reader:
         self.made: dict[str, Rows] = {}
         self.host = ""
         self.untimed = 0
+        self.keys = [name for name, rule in declared.columns.items() if rule.key]
+        self.left_out = {name for name, rule in declared.columns.items() if not rule.keep}
+        self.left_out |= {"host", "date", *declared.time_columns}
+        self.kept: dict[tuple[str, ...], tuple[str, ...]] = {}  # columns of a line -> those that are stored
         self.joins = [stage.pattern for stage in declared.stages if stage.action == "join"]
 
     def read(self, lines: Iterable[str], path: str) -> HostLog:
@@ -291,7 +298,7 @@ class _Reader:
 
     def _row(self, kind: str, fields: dict[str, str]) -> None:
         declared = self.declared
-        whole = self.context | fields
+        whole = self.context | fields if self.context else fields
         try:
             at = self.time.ns(" ".join(whole[name] for name in declared.time_columns))
             length = scaled_ns(whole[declared.length], declared.length_ns) if declared.length else -1
@@ -302,22 +309,17 @@ class _Reader:
         begin, end = (
             (at, at + max(length, 0)) if declared.marks_begin else (at - length if length >= 0 else -1, at)
         )
-        taken = {
-            name: value
-            for name, value in whole.items()
-            if name not in declared.time_columns and name not in ("host", "date")
-        }
-        keys = [name for name, rule in declared.columns.items() if rule.key]
-        key = " ".join(taken.get(name, "") for name in keys)
+        key = " ".join([whole.get(name, "") for name in self.keys])
         name = f"{declared.name}_{kind}" if kind else declared.name
         if name not in self.made:
             self.made[name] = Rows(name)
-        kept = {
-            column: value
-            for column, value in taken.items()
-            if column not in declared.columns or declared.columns[column].keep
-        }
-        self.made[name].add(end, tuple(kept), tuple(kept.values()), key, begin)
+        columns = tuple(whole)
+        kept = self.kept.get(columns)
+        if kept is None:
+            if len(self.kept) >= MOST_LAYOUTS:
+                self.kept.clear()
+            kept = self.kept[columns] = tuple(column for column in columns if column not in self.left_out)
+        self.made[name].add(end, kept, [whole[column] for column in kept], key, begin)
 
     def _table(self, rows: Rows) -> HostTable:
         rules = self.declared.columns

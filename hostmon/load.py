@@ -18,6 +18,7 @@ from tapscope.hostmon.clock import NOTHING_TOLD, Told
 from tapscope.hostmon.declared import DeclaredFormat
 from tapscope.hostmon.readers import READERS, SNIFFED_LINES, Reader, known_formats
 from tapscope.hostmon.samples import HostLog
+from tapscope.store.dynamic import MAX_COLUMNS
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
 
@@ -82,6 +83,8 @@ def _unit(counter: str) -> str:
         return "files"
     if counter.endswith(("_reset", "_wrap", "went_back", "restart")):
         return "times"
+    if counter.endswith(("_column", "_columns", "column_left_out", "columns_left_out")):
+        return "columns"
     if counter.endswith(("_value", "not_counted")):
         return "values"
     return "samples" if counter.endswith("_sample") else "lines"
@@ -126,11 +129,13 @@ def read_host_log(
             "Of another log, `tapscope hosts guess FILE` proposes a format for --format.",
         )
     log = reader.read(_chained(first, lines), str(path), told)
-    kinds: Counter[str] = Counter()
-    for table in log.tables:  # one recording with other options than the next: a table of its own
-        kinds[table.kind] += 1
-        if kinds[table.kind] > 1:
-            table.kind = f"{table.kind}_{kinds[table.kind]}"
+    left_out = 0
+    for table in log.tables:
+        for name in list(table.columns)[MAX_COLUMNS:]:
+            left_out += 1
+            del table.columns[name], table.units[name], table.originals[name]
+    if left_out:
+        log.counters["host.column_left_out"] = left_out
     bad_values = sum(table.bad_values for table in log.tables)
     if bad_values:
         log.counters["host.bad_value"] = log.counters.get("host.bad_value", 0) + bad_values

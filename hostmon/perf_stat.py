@@ -100,7 +100,7 @@ class _Events:
     def line(self, line: str, start: int | None) -> None:
         try:
             fields = self._json(line) if line.startswith("{") else self._csv(line)
-        except (ValueError, KeyError, IndexError, TypeError):
+        except (ValueError, KeyError, IndexError, TypeError, OverflowError):
             self.counters["host.perf.bad_line"] += 1
             return
         at, place, value, unit, event, running, metric, metric_unit = fields
@@ -179,9 +179,8 @@ class _Events:
         if self.start is not None:
             for place, row in self.open.items():
                 before = self.before.get(place, 0)
-                self.rows.add(
-                    self.start + self.at, tuple(row), tuple(row.values()), place, self.start + before
-                )
+                begin = self.start + before if before <= self.at else -1
+                self.rows.add(self.start + self.at, tuple(row), tuple(row.values()), place, begin)
                 self.before[place] = self.at
         self.open = {}
 

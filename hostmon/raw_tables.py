@@ -233,9 +233,9 @@ def _processes(
         values = np.array([rows[i].get(name, np.nan) for i in series.order], dtype=np.float64)
         unit = "bytes" if name.startswith("io_") and "sysc" not in name else units.get(name, "")
         known[name] = values
-        table.add(name, values.astype(np.int64) if not np.isnan(values).any() else values, unit)
+        table.add(name, values.astype(np.int64) if np.all(np.abs(values) < 2**62) else values, unit)
     length = series.seconds()
-    if "utime" in known:
+    if {"utime", "stime", "rss"} <= set(known):
         user, system = series.delta(known["utime"]) / hz, series.delta(known["stime"]) / hz
         table.add("user_pct", 100 * user / length, "% of one core", "")
         table.add("sys_pct", 100 * system / length, "% of one core", "")

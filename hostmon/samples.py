@@ -7,6 +7,7 @@ values.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,13 @@ class HostLog:
     counters: dict[str, int] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        kinds: Counter[str] = Counter()
+        for table in self.tables:  # one recording with other options than the next: a table of its own
+            kinds[table.kind] += 1
+            if kinds[table.kind] > 1:
+                table.kind = f"{table.kind}_{kinds[table.kind]}"
 
 
 WORD = 2**32
@@ -138,6 +146,9 @@ def recordings(end_ns: Int) -> Int:
     return part
 
 
+LATEST_S = 1 << 32
+"""Seconds since 1970 (in the year 2106) beyond which a number is no time; in ns it still fits."""
+
 MOSTLY = 0.9
 """A column is of numbers when so many of its values are; the rest were damaged."""
 
@@ -187,6 +198,7 @@ def stamp_ns(text: str) -> int:
     """Nanoseconds of a decimal number of seconds ("1795219720.751"), exact. ValueError for more
     seconds than a clock has."""
     whole, _, fraction = text.partition(".")
-    if len(whole) > 10:
+    seconds = int(whole)
+    if seconds >= LATEST_S:
         raise ValueError(text)
-    return int(whole) * 1_000_000_000 + int((fraction + "000000000")[:9])
+    return seconds * 1_000_000_000 + int((fraction + "000000000")[:9])

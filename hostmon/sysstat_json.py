@@ -15,6 +15,7 @@ from datetime import UTC
 from typing import Any
 
 from tapscope.hostmon.clock import NOTHING_TOLD, NS, Day, LogClock, Told, day_of, of_day_ns
+from tapscope.hostmon.collectl_raw import whole_number
 from tapscope.hostmon.rows import Rows
 from tapscope.hostmon.samples import HostLog
 from tapscope.hostmon.sysstat_names import KEYS, finished, of_cpu, unit_in
@@ -111,6 +112,7 @@ def read_sysstat_json(lines: Iterable[str], path: str = "", told: Told = NOTHING
     program = ""
     untimed = count = 0
     warnings = []
+    either = False  # month and day of the header's date could be the other way round
     for sample in samples_of(lines, head, counters):
         stamp = sample.pop("timestamp", None)
         if stamp is None:
@@ -125,6 +127,7 @@ def read_sysstat_json(lines: Iterable[str], path: str = "", told: Told = NOTHING
             counters["host.sysstat.bad_time"] += 1
             continue
         count += 1
+        either |= program == "mpstat" and day_of(head["date"])[1]
         for section, value in sample.items():
             try:
                 _section(program, section, value, end, begin, made)
@@ -138,14 +141,14 @@ def read_sysstat_json(lines: Iterable[str], path: str = "", told: Told = NOTHING
         )
     if untimed:
         counters["host.sysstat.no_time"] += untimed
-    if program == "mpstat" and day_of(head["date"])[1]:
+    if either:
         warnings.append("the date in the file's header was read with the month first")
     return HostLog(
         f"{program} JSON",
         head.get("nodename", ""),
         [finished(rows) for rows in made.values()],
         dict(counters + clock.counters),
-        {"samples": count, "cpus": int(head.get("number-of-cpus") or 0), "resolution_ns": NS},
+        {"samples": count, "cpus": whole_number(head, "number-of-cpus", 0), "resolution_ns": NS},
         warnings + clock.warnings(),
     )
 

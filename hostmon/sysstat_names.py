@@ -125,7 +125,7 @@ def finished(rows: Rows) -> HostTable:
     shares = {
         name: f"{plain(name).removesuffix('-percent')}_pct"
         for name in names
-        if name[0] == "%" or "-percent" in name
+        if name[:1] == "%" or "-percent" in name
     }
     if not is_cpu(names):
         return rows.table(shares)

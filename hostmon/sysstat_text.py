@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tapscope.hostmon.clock import NOTHING_TOLD, NS, Day, LogClock, Told, day_of, of_day_ns
 from tapscope.hostmon.rows import Rows
@@ -125,11 +126,17 @@ def _interrupts_first(names: tuple[str, ...]) -> bool:
     return {"%irq", "%steal"} <= set(names) and names.index("%irq") < names.index("%steal")
 
 
+@lru_cache(maxsize=1024)
+def _words(names: tuple[str, ...]) -> tuple[bool, ...]:
+    """Which columns hold words instead of numbers."""
+    return tuple(name.isupper() or plain(name) in TEXTS for name in names)
+
+
 def _numbers(names: tuple[str, ...], fields: list[str]) -> bool:
     """Whether all but the names of things are numbers."""
     return all(
-        name.isupper() or plain(name) in TEXTS or field == "-" or NUMBER.fullmatch(field)
-        for name, field in zip(names, fields, strict=True)
+        word or field == "-" or NUMBER.fullmatch(field)
+        for word, field in zip(_words(names), fields, strict=True)
     )
 
 
@@ -147,21 +154,28 @@ def _keyed(names: tuple[str, ...], fields: list[str]) -> tuple[str, str, tuple[s
 
 
 def _rows(made: dict[str, Rows], program: str, names: tuple[str, ...], key_name: str, key: str) -> Rows:
-    if names[0] == "CPU" and is_cpu(names):
+    kind = _kind(program, names)
+    if kind == f"{program}_cpu":
         return of_cpu(program, made, key)
-    measured = names[1] if len(names) > 1 and names[0].isupper() else names[0]
-    if "PID" in names[:-1]:
-        kind = f"pidstat_{folded(names[names.index('PID') + 1])}"
-    elif names[0] == "NODE" and is_cpu(names):
-        kind = f"{program}_node_cpu"
-    elif names[0] == "CPU" and measured[0].isdigit():
-        kind = f"{program}_core_irq"
-    elif names[0] == "CPU" and measured.startswith("HI/"):
-        kind = f"{program}_core_softirq"
-    elif names[0].isupper():
-        kind = f"{program}_{KEYS.get(plain(names[0]), folded(names[0]))}_{folded(measured)}"
-    else:
-        kind = f"{program}_{folded(measured)}"
     if kind not in made:
         made[kind] = Rows(kind, key_name, unit)
     return made[kind]
+
+
+@lru_cache(maxsize=1024)
+def _kind(program: str, names: tuple[str, ...]) -> str:
+    """Kind of table of a block with these columns."""
+    if names[0] == "CPU" and is_cpu(names):
+        return f"{program}_cpu"
+    measured = names[1] if len(names) > 1 and names[0].isupper() else names[0]
+    if "PID" in names[:-1]:
+        return f"pidstat_{folded(names[names.index('PID') + 1])}"
+    if names[0] == "NODE" and is_cpu(names):
+        return f"{program}_node_cpu"
+    if names[0] == "CPU" and measured[0].isdigit():
+        return f"{program}_core_irq"
+    if names[0] == "CPU" and measured.startswith("HI/"):
+        return f"{program}_core_softirq"
+    if names[0].isupper():
+        return f"{program}_{KEYS.get(plain(names[0]), folded(names[0]))}_{folded(measured)}"
+    return f"{program}_{folded(measured)}"

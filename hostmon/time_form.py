@@ -109,11 +109,7 @@ class TimeForm:
         month = MONTHS[found["b"].lower()] if "b" in found else int(found["m"])
         day = (self._year_of(found, month), month, int(found["d"]))
         if found.get("z"):
-            zoned = f"{day[0]:04}-{month:02}-{day[2]:02}T00:00:00{found['z']}"
-            last, self.clock.last_ns = self.clock.last_ns, -1
-            midnight = self.clock.iso(zoned)
-            self.clock.last_ns = last
-            return self.clock.saw(midnight + of_day)
+            return self.clock.saw(self.clock.midnight_ns(day, found["z"]) + of_day)
         return self.clock.local(day, of_day)
 
     def _year_of(self, found: dict[str, str], month: int) -> int:

@@ -199,6 +199,7 @@ WORDS = {
     "match.pairs_too_large": "Groups of calls that were too large for joint matching",
     "host.unknown_file": "Files that no reader of host logs knows",
     "host.truncated_file": "Files that were cut",
+    "host.column_left_out": "Columns of host logs beyond what a table can hold",
     "host.bad_value": "Damaged numbers in host logs, left empty",
     "host.counter_reset": "Counters that went down: the host or the program was started again",
     "host.counter_wrap": "Counters of 32 bits that came round",

@@ -40,7 +40,7 @@ drop = '^#'
 [[stage]]
 context = '^pool log of (?P<host>\S+) on (?P<date>\S+)'
 [[stage]]
-row = '^(?P<time>\S+) pool (?P<pool>\w+): (?P<active>\d+) active, waited (?P<wait>[\d.]+) ms, (?P<served>\d+) served'
+row = '^(?P<time>\S+) pool (?P<pool>\w+): (?P<active>\d+) active, waited (?P<wait>\S+) ms, (?P<served>\d+)'
 [[stage]]
 row = '^(?P<time>\S+) (?P<level>WARN|ERROR) (?P<text>.*)'
 kind = "events"
@@ -218,6 +218,8 @@ def test_the_user_tells_start_and_zone() -> None:
         told(None, "yesterday")
     with pytest.raises(TapscopeError, match="no time zone is called"):
         told("Mars/Olympus", None)
+    with pytest.raises(TapscopeError, match="no time zone is called"):
+        told("+9900", None)
 
 
 # ---- proposals ----

@@ -123,6 +123,19 @@ def test_a_named_file_that_is_no_host_log_is_an_error(run, tmp_path):
         load_host_files(run, tmp_path / "missing")
 
 
+def test_columns_beyond_what_a_table_holds_are_counted(run, tmp_path):
+    lines = ["# Collectl:   V4.3.1-1  HiRes: 1  Options: -sj\n"]
+    for second in range(2):
+        counts = " ".join(str(second + cpu) for cpu in range(1200))
+        lines += [f">>> {1795241820 + second}.000 <<<\n", f"int 24: {counts} IO-APIC eth0\n"]
+    (tmp_path / "many.raw").write_text("".join(lines))
+    load_host_files(run, tmp_path / "many.raw", host="big")
+    counted = {name: (value, unit) for name, value, unit in run.counters()}
+    assert counted["host.column_left_out"][0] > 500
+    assert counted["host.column_left_out"][1] == "columns"
+    assert run.count("host_collectl_interrupt_big") == 2
+
+
 # ---- cgroup ----
 
 
