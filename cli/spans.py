@@ -31,7 +31,7 @@ def trace(
     with RunFile.create(out, force=force) as run:
         seconds = {"read": round(time.monotonic() - begun, 3)}
         run.set_meta("tapscope_version", __version__)
-        run.set_meta("options", options.record())
+        run.set_meta("options", options.record() | {"evidence": EvidenceMode.TIMING.name.lower()})
         run.set_meta("inputs", [str(path) for path in paths])
         run.write_sources(read.sources)
         run.write_counters([(name, value, "rows") for name, value in read.counters.items()])

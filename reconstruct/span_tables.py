@@ -152,7 +152,7 @@ def _connections(pair: np.ndarray, conn: np.ndarray, arrive: np.ndarray, depart:
     np.maximum.at(last, conn, np.maximum(arrive, depart))
     columns = {"client_addr": pair[0], "server_addr": pair[1], "first_ns": first, "last_ns": last}
     columns |= dict.fromkeys(("syn_ns", "established_ns", "closed_ns"), never)
-    return _typed("connections", count, columns | {"midstream": np.ones(count)})
+    return _typed("connections", count, columns)
 
 
 def _messages(

@@ -37,7 +37,7 @@ def section(run: Run) -> str:
     """HTML of the section; '' when the run was not validated."""
     columns = run.file.read_columns("agreement")
     if not columns["tier"]:
-        return ""
+        return _paths(run)
     return _verdict(run) + "".join(_subjects(run, columns)) + _paths(run)
 
 
@@ -101,8 +101,8 @@ def _verdict(run: Run) -> str:
 
 
 def _paths(run: Run) -> str:
-    """Paths and links against the truth, where the run directory had it."""
-    validation = run.meta.get("validation")
+    """Paths and links against the truth, where the run directory had it, or a span table its own."""
+    validation = run.meta.get("validation") or run.meta.get("span_validation")
     paths = validation.get("paths") if isinstance(validation, dict) else None
     if not isinstance(paths, dict) or not paths.get("edges"):
         return ""

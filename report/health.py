@@ -69,6 +69,14 @@ def captures(run: Run) -> list[dict[str, Any]]:
     return [source for source in run.sources if source.get("kind", "capture") == "capture"]
 
 
+def span_rows(run: Run) -> tuple[int, int] | None:
+    """Rows of imported span tables, used and left out; None for a run that was made of packets."""
+    tables = [source for source in run.sources if source.get("kind") == "spans"]
+    if not tables:
+        return None
+    return sum(int(each["rows"]) for each in tables), sum(int(each["rows_left_out"]) for each in tables)
+
+
 def packets(run: Run) -> int:
     """Packets in all capture sources."""
     return sum(int(source.get("packets") or 0) for source in captures(run))
@@ -94,6 +102,8 @@ def _unfinished(run: Run) -> list[Finding]:
 
 
 def _emptiness(run: Run) -> list[Finding]:
+    if (rows := span_rows(run)) is not None:
+        return [] if rows[0] else [Finding(RED, "The span table has no rows that could be used.")]
     if packets(run) == 0 and not len(run.connections["first_ns"]):
         return [
             Finding(RED, "The capture holds no packets.", "Is the mirror port set up, and the filter right?")
@@ -105,6 +115,13 @@ def _emptiness(run: Run) -> list[Finding]:
 
 
 def _drops(run: Run) -> list[Finding]:
+    if (rows := span_rows(run)) is not None:
+        used, left_out = rows
+        if not left_out:
+            return [Finding(GREEN, "Every row of the span table was used.")]
+        what = f"{count(left_out, 'row')} of the span table left out ({share(left_out, used + left_out)})."
+        why = "tapscope stats names what was wrong with them, and the first line of each kind."
+        return [Finding(_level(left_out, used + left_out), what, why)]
     dropped, known = 0, False
     for source in captures(run):
         if source.get("drops") is not None:

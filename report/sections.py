@@ -9,7 +9,17 @@ from html import escape
 import numpy as np
 
 from tapscope.report import losses
-from tapscope.report.health import AMBER, LEVEL_WORDS, RED, Finding, captures, packets, stream_bytes, verdict
+from tapscope.report.health import (
+    AMBER,
+    LEVEL_WORDS,
+    RED,
+    Finding,
+    captures,
+    packets,
+    span_rows,
+    stream_bytes,
+    verdict,
+)
 from tapscope.report.run import Run, protocol_name
 from tapscope.report.tiers import TierFigures
 from tapscope.report.words import count, duration, milliseconds, share, significant, size, utc
@@ -58,10 +68,16 @@ def overview(run: Run) -> str:
     traces = len(run.traces["root"])
     whole = int(np.count_nonzero(run.traces["complete"]))
     seen, _, _ = stream_bytes(run)
-    tiles = [
-        tile(duration(run.end_ns - run.start_ns), "captured", f"from {utc(run.start_ns)}"),
+    rows = span_rows(run)
+    origin = [
         tile(count(packets(run)), "packets", f"{count(len(captures(run)), 'capture file')}"),
         tile(count(len(run.connections["first_ns"])), "connections", f"{size(seen)} in streams"),
+    ]
+    if rows is not None:
+        origin = [tile(count(rows[0]), "rows of span tables", f"{count(rows[1])} left out")]
+    tiles = [
+        tile(duration(run.end_ns - run.start_ns), "captured", f"from {utc(run.start_ns)}"),
+        *origin,
         tile(count(calls), "calls", f"at {count(len(run.tiers), 'tier')}"),
         tile(count(traces), "transactions", f"{share(whole, traces)} complete"),
     ]

@@ -156,6 +156,21 @@ def test_the_command_shows_and_stores_what_was_right(files, tmp_path):
     assert "end_to_end" in listed.stdout
 
 
+def test_the_report_of_a_span_table_speaks_of_rows_and_shows_what_was_right(files, tmp_path):
+    out, page = tmp_path / "run.db", tmp_path / "run.html"
+    assert tapscope("trace", "--spans", files[0], "-o", out).returncode == 0
+    assert tapscope("validate", out, "--span-truth", files[1]).returncode == 0
+    done = tapscope("report", out, "-o", page)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text(encoding="utf-8")
+    assert "rows of span tables" in text
+    assert "Every row of the span table was used." in text
+    assert "Links and whole paths against the truth" in text
+    assert "web → app" in text
+    assert "capture file" not in text
+    assert "were open before the capture began" not in text
+
+
 def test_validate_asks_for_exactly_one_kind_of_truth(files, tmp_path):
     out = tmp_path / "run.db"
     assert tapscope("trace", "--spans", files[0], "-o", out).returncode == 0
