@@ -7,6 +7,7 @@
 #include "content.hpp"
 #include "exchange.hpp"
 #include "model.hpp"
+#include "nearness.hpp"
 #include "pair.hpp"
 
 namespace tapscope::match {
@@ -16,6 +17,7 @@ constexpr float kGainWorthTaking = 1e-3f;     // nats; below it an exchange is r
 constexpr double kExchangeWorthTaking = 1.0;  // nats over all chains; the auction is exact only to its bids
 constexpr double kLive = 1e-3;       // probability of another parent from which on a pair is drawn again
 constexpr double kNeverSure = 1e-6;  // probability that something else is true, at least
+constexpr float kReach = 8.0f;       // nats: see nearness.hpp
 constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
 constexpr std::uint64_t kSeed = 0x7A705C09E;
 
@@ -53,6 +55,7 @@ public:
           model_(problem_, candidates_, {}, {}),
           split_(problem_, candidates_, model_),
           exchange_(problem_, candidates_, model_),
+          nearness_(problem_, candidates_, model_),
           chains_(candidates_) {}
 
     Assignment run(const Problem& stretch, const std::vector<float>& idle) {
@@ -161,28 +164,26 @@ private:
         }
     }
 
-    // Pairwise splits until nothing improves.
+    // Pairwise splits of near parents until nothing improves.
     void climb(int max_sweeps) {
-        std::vector<std::int32_t> partners;
         for (int sweep = 0; sweep < max_sweeps && !stop_; ++sweep) {
+            nearness_.find(chains_.parent_of(), kReach);
             bool improved = adopt_or_leave();
-            for (std::int32_t p = 0; p < chains_.parents() && !stop_; ++p) {
-                chains_.partners(p, partners);
-                for (const auto q : partners) {
-                    if (!chains_.changed(p, q)) continue;
-                    if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
-                    if (split_.best() < kGainWorthTaking) continue;
-                    improved = true;
-                    chains_.take(p, q, split_);
-                    chains_.changed(p, q);  // remember it in its new, best state
-                }
+            for (const auto& [p, q] : nearness_.pairs()) {
+                if (stop_) break;
+                if (!chains_.changed(p, q)) continue;
+                if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
+                if (split_.best() < kGainWorthTaking) continue;
+                improved = true;
+                chains_.take(p, q, split_);
+                chains_.changed(p, q);  // remember it in its new, best state
             }
             if (!improved && !exchange_chains()) break;
         }
     }
 
     bool exchange_chains() {
-        exchange_.load(chains_);
+        exchange_.load(chains_, nearness_.paired());
         if (exchange_.best() < kExchangeWorthTaking) return false;
         chains_.restore(exchange_.parent_of(chains_));
         return true;
@@ -191,8 +192,10 @@ private:
     // Exchanges between each parent and the orphans.
     bool adopt_or_leave() {
         bool improved = false;
+        if (nearness_.near_nobody().empty()) return false;
         auto orphans = chains_.orphans();
-        for (std::int32_t p = 0; p < chains_.parents() && !stop_; ++p) {
+        for (const auto p : nearness_.near_nobody()) {
+            if (stop_) break;
             std::erase_if(orphans[p], [&](std::int32_t c) { return chains_.parent_of()[c] != kNone; });
             if (chains_.held(p).empty() && orphans[p].empty()) continue;
             if (!split_.load(p, kNobody, chains_.held(p), orphans[p])) continue;
@@ -206,13 +209,10 @@ private:
     // Calls visit(p, q) with the split loaded, for every pair that could exchange children in the present state.
     template <class Visit>
     void for_pairs(Visit&& visit) {
-        chains_.forget();
-        std::vector<std::int32_t> partners;
-        for (std::int32_t p = 0; p < chains_.parents() && !stop_; ++p) {
-            chains_.partners(p, partners);
-            for (const auto q : partners) {
-                if (chains_.changed(p, q) && split_.load(p, q, chains_.held(p), chains_.held(q))) visit(p, q);
-            }
+        nearness_.find(chains_.parent_of(), kReach);
+        for (const auto& [p, q] : nearness_.pairs()) {
+            if (stop_) return;
+            if (split_.load(p, q, chains_.held(p), chains_.held(q))) visit(p, q);
         }
     }
 
@@ -262,12 +262,12 @@ private:
         };
         for_pairs(account);
         const auto orphans = chains_.orphans();
-        for (std::int32_t p = 0; p < chains_.parents() && !stop_; ++p) {
+        for (const auto p : nearness_.near_nobody()) {
             if (chains_.held(p).empty() && orphans[p].empty()) continue;
             if (split_.load(p, kNobody, chains_.held(p), orphans[p])) account(p, kNobody);
         }
 
-        exchange_.load(chains_);
+        exchange_.load(chains_, nearness_.paired());
         const auto chain = exchange_.marginals();
 
         Assignment out{parent_of, std::vector<double>(n), std::move(alternative), std::vector<double>(n),
@@ -310,6 +310,7 @@ private:
     Model model_;
     PairSplit split_;
     ChainExchange exchange_;
+    Nearness nearness_;
     Chains chains_;
     std::vector<Pair> live_;
     std::vector<std::int32_t> sample_;  // the last draw: parent of each child

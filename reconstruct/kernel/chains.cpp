@@ -47,17 +47,6 @@ void Chains::restore(std::vector<std::int32_t> parent_of) {
     }
 }
 
-void Chains::partners(std::int32_t p, std::vector<std::int32_t>& out) const {
-    out.clear();
-    for (const auto c : held_[p]) {
-        for (const auto q : candidates_.of(static_cast<std::size_t>(c))) {
-            if (q != p) out.push_back(q);
-        }
-    }
-    std::sort(out.begin(), out.end());
-    out.erase(std::unique(out.begin(), out.end()), out.end());
-}
-
 std::vector<std::vector<std::int32_t>> Chains::orphans() const {
     std::vector<std::vector<std::int32_t>> out(held_.size());
     for (std::size_t c = 0; c < parent_of_.size(); ++c) {

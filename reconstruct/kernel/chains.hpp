@@ -32,8 +32,6 @@ public:
     void take(std::int32_t p, std::int32_t q, const PairSplit& split);
     void restore(std::vector<std::int32_t> parent_of);
 
-    // Other candidate parents of the children of p, ascending.
-    void partners(std::int32_t p, std::vector<std::int32_t>& out) const;
     // Children without a parent that each parent could have made, ascending.
     std::vector<std::vector<std::int32_t>> orphans() const;
 

@@ -16,20 +16,22 @@ constexpr int kSweeps = 60;            // of belief propagation
 
 }  // namespace
 
-void ChainExchange::load(const Chains& chains) {
+void ChainExchange::load(const Chains& chains, const std::vector<std::uint8_t>& parents) {
     holder_.clear();
     options_.clear();
     offset_.assign(1, 0);
     for (std::int32_t p = 0; p < chains.parents(); ++p) {
-        if (!chains.held(p).empty()) score(chains.held(p), p);
+        if (parents[p] && !chains.held(p).empty()) score(chains.held(p), p, parents);
     }
     assigned_ = holder_;
 }
 
-void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t holder) {
+void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t holder,
+                          const std::vector<std::uint8_t>& parents) {
     const auto first_option = options_.size();
     float top = -std::numeric_limits<float>::infinity();
     for (const auto p : candidates_.of(static_cast<std::size_t>(chain.front()))) {
+        if (!parents[p]) continue;
         float total = 0;
         Tip tip;
         bool possible = true;

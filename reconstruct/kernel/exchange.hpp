@@ -20,8 +20,8 @@ public:
     ChainExchange(const Problem& problem, const Candidates& candidates, const Model& model)
         : problem_(problem), candidates_(candidates), model_(model) {}
 
-    // Scores every chain of the assignment with every parent it could belong to.
-    void load(const Chains& chains);
+    // Scores every chain of the assignment with every parent it could belong to, among `parents` (a flag for each).
+    void load(const Chains& chains, const std::vector<std::uint8_t>& parents);
 
     // Best assignment of the loaded chains. Returns its gain in nats over the loaded one; parent_of() holds the result.
     double best();
@@ -41,7 +41,8 @@ private:
         std::int32_t parent = kNone;
         float score = 0;  // of the chain with that parent, minus that parent left empty
     };
-    void score(const std::vector<std::int32_t>& chain, std::int32_t holder);
+    void score(const std::vector<std::int32_t>& chain, std::int32_t holder,
+               const std::vector<std::uint8_t>& parents);
 
     const Problem& problem_;
     const Candidates& candidates_;

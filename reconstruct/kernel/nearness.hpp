@@ -1,0 +1,43 @@
+// Which parents could exchange children at all: the others are left alone.
+//
+// A child is told from the candidates for it by the step that each of them would take to make it, from where its chain
+// stands just before. A candidate that is `width` nats less likely than the parent that has the child is out of reach;
+// a pair of parents between which no child is in reach keeps what it has. One sweep over all children, in time order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "chains.hpp"
+#include "model.hpp"
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+class Nearness {
+public:
+    Nearness(const Problem& problem, const Candidates& candidates, const Model& model)
+        : problem_(problem), candidates_(candidates), model_(model) {}
+
+    void find(const std::vector<std::int32_t>& parent_of, float width);
+
+    // Pairs (p, q), p < q, in order.
+    const std::vector<Pair>& pairs() const noexcept { return pairs_; }
+    // Parents that are in some pair.
+    const std::vector<std::uint8_t>& paired() const noexcept { return paired_; }
+    // Parents between which and nobody a child is in reach, in order.
+    const std::vector<std::int32_t>& near_nobody() const noexcept { return near_nobody_; }
+
+private:
+    const Problem& problem_;
+    const Candidates& candidates_;
+    const Model& model_;
+    std::vector<Tip> tip_;
+    std::vector<float> score_;
+    std::vector<Pair> pairs_;
+    std::vector<std::uint64_t> keys_;
+    std::vector<std::uint8_t> paired_, lonely_;
+    std::vector<std::int32_t> near_nobody_;
+};
+
+}  // namespace tapscope::match
