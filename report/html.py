@@ -16,7 +16,18 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tapscope.report import agreement, encode, health, hosts, sections, strips, tiers, topology, transactions
+from tapscope.report import (
+    agreement,
+    encode,
+    findings,
+    health,
+    hosts,
+    sections,
+    strips,
+    tiers,
+    topology,
+    transactions,
+)
 from tapscope.report.run import PROTOCOL_NAMES, Run, read
 from tapscope.report.words import utc
 from tapscope.store.codes import CallFlag
@@ -76,6 +87,7 @@ def page(run: Run) -> str:
             "agreement": compared
             or "<p>Not validated. <code>tapscope validate RUN.db --events DIR</code> compares "
             "the queue lengths of the tap with the servers' own logs.</p>",
+            "findings": findings.section(run),
             "lost": sections.lost(run),
             "version": escape(str(run.meta.get("tapscope_version", ""))),
         },

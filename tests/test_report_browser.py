@@ -220,6 +220,20 @@ def test_zoom_on_one_strip_moves_all_and_reset_brings_them_back(report: Any) -> 
     assert ranges(report) == [[0, 6.0]] * 8
 
 
+def test_a_finding_zooms_the_timeline_to_its_episode(report: Any) -> None:
+    """The application stood still from 3.0 to 3.3 s."""
+    links = report.find_elements(By.CSS_SELECTOR, "#findings-table a")
+    stop = next(link for link in links if 2.9 <= float(link.text) <= 3.1)
+    row = stop.find_element(By.XPATH, "./ancestor::tr").text
+    assert "10.77.0.12" in row
+    assert "node stood still" in row
+    report.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].click();", stop)
+    report_browser.wait(report, "return !document.getElementById('reset').disabled")
+    low, high = ranges(report)[0]
+    assert low == pytest.approx(2.5, abs=0.15)
+    assert 3.5 < high < 5.5
+
+
 def test_cursor_is_shared_and_read_in_every_strip(report: Any, simulation: Simulation) -> None:
     area = strip_area(report, f"queue-{APP}")
     ActionChains(report).move_to_element(area).perform()

@@ -21,6 +21,12 @@
     }
   };
 
+  // The toolbar sticks below the header, which has two lines where the window is narrow.
+  const header = document.querySelector("header");
+  new ResizeObserver(() => {
+    document.documentElement.style.setProperty("--header", `${header.offsetHeight}px`);
+  }).observe(header);
+
   click("zoom-in", () => strips.zoom(0.5));
   click("zoom-out", () => strips.zoom(2));
   click("reset", strips.reset);
@@ -31,6 +37,12 @@
   if (wanted === null || !transactions.choose(wanted)) {
     if (transactions.all.length) transactions.choose(transactions.all[0].trace);
   }
+  // A link to an episode zooms to it; the way back goes through the browser's history.
+  addEventListener("hashchange", () => {
+    if (!location.hash.startsWith("#t=")) return;
+    fromAddress();
+    document.getElementById("timeline").scrollIntoView();
+  });
   strips.onRange(toAddress);
   transactions.onChoose(toAddress);
   document.documentElement.dataset.ready = "yes";
