@@ -1,8 +1,6 @@
 // Capture files to tables.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include "bindings.hpp"
 #include "bytes.hpp"
@@ -118,12 +116,8 @@ struct Read {
         return tables(engine, *sources, interrupted);
     }
 
-    // Once more with the ports that were learned, if there are any and the input is still there.
+    // Of regular files, once more with the ports that were learned if there are any.
     py::dict by_several(unsigned threads, std::vector<std::uint16_t> together) const {
-        const bool files = std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
-            std::error_code error;
-            return std::filesystem::is_regular_file(path, error);
-        });
         while (true) {
             ShardedEngine sharded(settings, threads, together);
             const std::unique_ptr<MergedSources> sources = open(sharded.source_counters());
@@ -138,7 +132,7 @@ struct Read {
                 check(*sources, interrupted);
             }
             const std::vector<std::uint16_t> learned = sharded.foreign_statements();
-            if (learned.empty() || interrupted || !files)
+            if (learned.empty() || interrupted)
                 return tables(sharded.first(), *sources, interrupted);
             together.insert(together.end(), learned.begin(), learned.end());
         }

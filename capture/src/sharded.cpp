@@ -7,15 +7,8 @@
 
 #include "dissect/tls_keys.hpp"
 #include "merge_tables.hpp"
-#include "source/byte_stream.hpp"
 
 namespace tapscope {
-namespace {
-
-thread_local const std::atomic<bool>* ended_here = nullptr;  // for stop_waiting
-
-}  // namespace
-
 ShardedEngine::ShardedEngine(const Settings& settings, unsigned engines, std::vector<std::uint16_t> together)
     : together_(std::move(together)), worked_on_(engines) {
     Settings part = settings;
@@ -52,10 +45,6 @@ bool ShardedEngine::read(MergedSources& sources, const Interrupted& interrupted)
 }
 
 void ShardedEngine::work(unsigned engine, MergedSources& sources, const Interrupted* interrupted) {
-    if (engine != 0) {
-        ended_here = &stopped_;
-        stop_waiting = [] { return ended_here->load(); };
-    }
     try {
         for (std::uint64_t number = 0; wait_for_batch(number, sources, interrupted); ++number) {
             const Batch& batch = ring_[number % kBatches];
@@ -74,7 +63,7 @@ void ShardedEngine::work(unsigned engine, MergedSources& sources, const Interrup
 void ShardedEngine::fail(std::exception_ptr why) noexcept {
     const std::lock_guard lock(mutex_);
     if (!failed_) failed_ = std::move(why);
-    ended_ = stopped_ = true;
+    ended_ = true;
     changed_.notify_all();
 }
 
@@ -92,7 +81,7 @@ bool ShardedEngine::wait_for_batch(std::uint64_t number, MergedSources& sources,
             lock.unlock();
             const bool stop = (*interrupted)(done, total);
             lock.lock();
-            if (stop) interrupted_ = ended_ = stopped_ = true;
+            if (stop) interrupted_ = ended_ = true;
         }
         if (failed_) return false;
         if (number < read_) return true;

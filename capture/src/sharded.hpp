@@ -8,10 +8,10 @@
 //
 // Statements of Avatica are prepared over one connection and executed over another: flows with a port of
 // Share::together go by the addresses alone. foreign_statements() tells when a port should have been among them.
+// Regular files only: a helper thread that waits for a pipe could not be called off.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -78,7 +78,6 @@ private:
     bool reading_ = false, ended_ = false, interrupted_ = false;
     std::uint64_t done_ = 0, total_ = 0;  // bytes of the input
     std::exception_ptr failed_;
-    std::atomic<bool> stopped_ = false;  // ends the wait for a pipe
 };
 
 }  // namespace tapscope
