@@ -132,8 +132,7 @@ struct Read {
                 check(*sources, interrupted);
             }
             const std::vector<std::uint16_t> learned = sharded.foreign_statements();
-            if (learned.empty() || interrupted)
-                return tables(sharded.first(), *sources, interrupted);
+            if (learned.empty() || interrupted) return tables(sharded.first(), *sources, interrupted);
             together.insert(together.end(), learned.begin(), learned.end());
         }
     }
