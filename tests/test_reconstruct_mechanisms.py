@@ -6,7 +6,7 @@ import random
 
 from one_node import MS, SECOND, US, World, score
 
-from tapscope.store.codes import EvidenceMode
+from tapscope.store.codes import EvidenceMode, TokenKind
 
 
 def _side_by_side(seed: int, rate_per_s: float, seconds: float) -> World:
@@ -41,3 +41,34 @@ def test_probabilities_of_calls_side_by_side_mean_what_they_say():
     sure = made.probability >= 0.99
     assert sure.mean() > 0.85
     assert made.right[sure].mean() >= 0.995
+
+
+def _two_forms(seed: int, rate_per_s: float, seconds: float) -> World:
+    """One class of requests: most name their user, and so do all calls."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    while now < seconds * SECOND:
+        now += draw.expovariate(rate_per_s) * SECOND
+        user = draw.randrange(400)
+        named = draw.random() < 0.7
+        at = int(now)
+        calls = []
+        for _ in range(draw.randint(2, 6)):
+            begin = at + int(draw.lognormvariate(0.0, 0.8) * MS)
+            at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
+            calls.append((begin, at, user if named else draw.randrange(400)))
+        parent = world.serve(0, int(now), at + int(draw.lognormvariate(0.0, 0.6) * MS))
+        if named:
+            world.token(parent, 1, TokenKind.NUMBER, user)
+        for begin, end, value in calls:
+            world.token(world.call(parent, 0, begin, end), 0, TokenKind.NUMBER, value)
+    return world
+
+
+def test_a_slot_that_is_not_there_does_not_count_against_a_request():
+    made = score(_two_forms(seed=11, rate_per_s=120, seconds=10))
+    assert made.edges >= 0.96
+    assert made.paths >= 0.88
+    sure = made.probability >= 0.99
+    assert made.right[sure].mean() >= 0.999

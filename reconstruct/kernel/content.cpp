@@ -18,8 +18,8 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     return a ^ (a >> 32);
 }
 
-std::uint64_t opportunity_key(std::int32_t a, std::int32_t k, std::uint32_t child_slot) noexcept {
-    return mix(mix(static_cast<std::uint64_t>(a) + 1, static_cast<std::uint64_t>(k)), child_slot);
+std::uint64_t opportunity_key(std::uint64_t form, std::int32_t k, std::uint32_t child_slot) noexcept {
+    return mix(mix(form, static_cast<std::uint64_t>(k)), child_slot);
 }
 
 }  // namespace
@@ -56,7 +56,23 @@ float ValueCounts::count(std::uint64_t value) const noexcept {
 void Content::bind(double keep) {
     std::fill(parents_of_class_.begin(), parents_of_class_.end(), 0.0);
     for (const auto a : problem_.parents.cls) parents_of_class_[a] += 1;
+    find_forms();
     learn_background(keep);
+}
+
+void Content::find_forms() {
+    const auto& parents = problem_.parents;
+    std::vector<std::uint32_t> slots;
+    form_.clear();
+    for (std::size_t p = 0; p < parents.size(); ++p) {
+        slots.assign(parents.tokens.slot.begin() + parents.tokens.offset[p],
+                     parents.tokens.slot.begin() + parents.tokens.offset[p + 1]);
+        std::sort(slots.begin(), slots.end());
+        slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+        auto form = static_cast<std::uint64_t>(parents.cls[p]) + 1;
+        for (const auto slot : slots) form = mix(form, slot);
+        form_.push_back(form);
+    }
 }
 
 Affinity Content::learn(int rounds) {
@@ -120,7 +136,7 @@ void Content::find_rules(std::int32_t p, std::size_t c) {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
     for_matches(p, c, [&](std::int64_t pt, std::int64_t ct) {
-        const auto chance = opportunity_key(parents.cls[p], children.cls[c], children.tokens.slot[ct]);
+        const auto chance = opportunity_key(form_[p], children.cls[c], children.tokens.slot[ct]);
         const auto key = mix(chance, parents.tokens.slot[pt]);
         if (!rule_of_.try_emplace(key, static_cast<std::int32_t>(rules_.size())).second) return;
         const auto at =
@@ -144,15 +160,15 @@ void Content::for_matches(std::int32_t p, std::size_t c, F&& f) const {
     }
 }
 
-std::int32_t Content::opportunity(std::int32_t a, std::int32_t k, std::uint32_t child_slot) const {
-    const auto at = opportunity_of_.find(opportunity_key(a, k, child_slot));
+std::int32_t Content::opportunity(std::uint64_t form, std::int32_t k, std::uint32_t child_slot) const {
+    const auto at = opportunity_of_.find(opportunity_key(form, k, child_slot));
     return at == opportunity_of_.end() ? kNone : at->second;
 }
 
 const Content::Rule* Content::rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
                                    std::int64_t child_token) const {
-    const auto chance = opportunity_key(problem_.parents.cls[p], problem_.children.cls[c],
-                                        problem_.children.tokens.slot[child_token]);
+    const auto chance =
+        opportunity_key(form_[p], problem_.children.cls[c], problem_.children.tokens.slot[child_token]);
     const auto at = rule_of_.find(mix(chance, problem_.parents.tokens.slot[parent_token]));
     return at == rule_of_.end() ? nullptr : &rules_[at->second];
 }
@@ -163,7 +179,7 @@ double Content::score(std::int32_t p, std::size_t c) const {
     const auto& children = problem_.children;
     double llr = 0;
     for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
-        const auto chance = opportunity(parents.cls[p], children.cls[c], children.tokens.slot[i]);
+        const auto chance = opportunity(form_[p], children.cls[c], children.tokens.slot[i]);
         if (chance == kNone) continue;  // this slot never repeats anything of that class
         double matched = 0;
         for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
@@ -180,7 +196,7 @@ void Content::count(std::int32_t p, std::size_t c, double responsibility) {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
     for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
-        const auto chance = opportunity(parents.cls[p], children.cls[c], children.tokens.slot[i]);
+        const auto chance = opportunity(form_[p], children.cls[c], children.tokens.slot[i]);
         if (chance == kNone) continue;
         chances_[chance] += responsibility;
         double total = (1 - copied_[chance]) * background_[i];

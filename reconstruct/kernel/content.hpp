@@ -1,8 +1,10 @@
 // Content evidence: which slots of a request reappear in which slots of the calls that it causes.
 //
 // Each token of a child is taken to be a copy of one of the parent's slots, or drawn from the background of its own
-// slot. With weights w_r per copy rule r = (parent class, parent slot, child class, child slot) and background p(v),
+// slot. With weights w_r per copy rule r = (parent form, parent slot, child class, child slot) and background p(v),
 //     P(v | parent) = sum_r w_r [v = value of r in the parent] + (1 - sum_r w_r) p(v)
+// Requests of one class have several forms: a slot that is not there cannot be copied, and what others copy from it must
+// not count against them. So rules are of a form, which is the class and the set of its slots.
 // so a match counts for log(w/p(v)) and a mismatch against by log(1 - w). The weights are first learned by EM over all
 // candidate parents, together with the class affinity W[a][k] (how often a request of class a causes a call of class
 // k). That EM looks at each call alone, and so overrates a rule that holds for the first of several like calls: their
@@ -63,9 +65,10 @@ private:
     struct Rule {
         double weight = 0;                 // w_r, as P(copied | both slots present)
         double hits = 0;                   // expected, of the running estimate
-        std::int32_t opportunity = kNone;  // index of (parent class, child class, child slot)
+        std::int32_t opportunity = kNone;  // index of (parent form, child class, child slot)
     };
 
+    void find_forms();
     void learn_background(double keep);
     void find_rules();
     void find_rules(std::int32_t p, std::size_t c);
@@ -77,7 +80,7 @@ private:
     void drop_hopeless();
     template <class F>
     void for_matches(std::int32_t p, std::size_t c, F&& f) const;
-    std::int32_t opportunity(std::int32_t a, std::int32_t k, std::uint32_t child_slot) const;
+    std::int32_t opportunity(std::uint64_t form, std::int32_t k, std::uint32_t child_slot) const;
     const Rule* rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
                      std::int64_t child_token) const;
 
@@ -85,7 +88,8 @@ private:
     Candidates& candidates_;
     Affinity affinity_;
     std::vector<double> parents_of_class_;
-    std::vector<float> background_;  // p(v) of each child token
+    std::vector<std::uint64_t> form_;  // of each parent
+    std::vector<float> background_;    // p(v) of each child token
     ValueCounts value_counts_;
     std::unordered_map<std::uint64_t, double> slot_totals_;
     std::unordered_map<std::uint64_t, std::int32_t> rule_of_, opportunity_of_;
