@@ -26,6 +26,7 @@ TUPLES = 5  # of each request that take part in the choice (K in the paper)
 BEAM = 20  # partial tuples that are carried on
 BRANCH = 12  # children tried per slot, the nearest by time
 SLOTS = 8
+QUIET = 20  # requests that slots are learned from at least
 BATCH = 40  # requests that are decided at once
 ROUNDS = 4
 LEAST_SPREAD_NS = 1_000.0
@@ -71,45 +72,55 @@ def _held(node: Node) -> list[list[int]]:
 
 
 def _learn_slots(node: Node, held: list[list[int]]) -> dict[int, _Slots]:
-    """Slots of each parent class from the requests that overlap fewest others."""
+    """Slots of each parent class: the calls that its quietest requests show, or, where all requests are of
+    one class, as many of each kind as there are per request."""
     overlap = np.searchsorted(node.arrive_ns, node.depart_ns) - np.searchsorted(
         np.sort(node.depart_ns), node.arrive_ns
     )
+    of_kind = np.bincount(node.child_class) / len(node.arrive_ns) if len(node.child_class) else np.empty(0)
+    kinds_of_node = np.repeat(np.arange(len(of_kind)), np.round(of_kind).astype(int)).tolist()
+    classes = np.unique(node.parent_class).tolist()
     slots: dict[int, _Slots] = {}
-    for kind in np.unique(node.parent_class).tolist():
+    for kind in classes:
         rows = np.flatnonzero(node.parent_class == kind)
         quiet = rows[overlap[rows] <= 1]
-        if len(quiet) < 20:
-            quiet = rows[np.argsort(overlap[rows], kind="stable")[:20]]
-        shown = [held[row] for row in quiet.tolist()]
-        usual = sorted(tuple(sorted(node.child_class[c].tolist() for c in some)) for some in shown)
-        kinds = max(set(usual), key=usual.count)[:SLOTS]
-        if not kinds:
-            continue
-        same = [
-            (row, some)
-            for row, some in zip(quiet.tolist(), shown, strict=True)
-            if tuple(sorted(node.child_class[some].tolist())) == kinds
-        ] or [(quiet[0], [])]
-        slots[kind] = _ordered(node, list(kinds), same)
+        if len(quiet) < QUIET:
+            quiet = rows[np.argsort(overlap[rows], kind="stable")[:QUIET]]
+        shown = [(row, held[row]) for row in quiet.tolist()]
+        usual = [tuple(sorted(node.child_class[some].tolist())) for _, some in shown]
+        kinds = kinds_of_node if len(classes) == 1 else list(max(sorted(usual), key=usual.count))
+        picked = [(row, _first_of(node, some, kinds[:SLOTS])) for row, some in shown]
+        whole = [(row, some) for row, some in picked if some]
+        if kinds and whole:
+            slots[kind] = _ordered(node, whole)
     return slots
 
 
-def _ordered(node: Node, kinds: list[int], shown: list[tuple[int, list[int]]]) -> _Slots:
-    """Order of the calls as the first of the quiet requests shows it, and which waits for which."""
-    order = [int(node.child_class[child]) for child in shown[0][1]] or kinds
+def _first_of(node: Node, held: list[int], kinds: list[int]) -> list[int]:
+    """The first children of these kinds, by beginning; empty when one is not there."""
+    wanted = list(kinds)
+    chosen = []
+    for child in held:
+        if (kind := int(node.child_class[child])) in wanted:
+            wanted.remove(kind)
+            chosen.append(child)
+    return [] if wanted else chosen
+
+
+def _ordered(node: Node, shown: list[tuple[int, list[int]]]) -> _Slots:
+    """Order of the calls as most of the requests show it, and which waits for the end of which."""
+    orders = [tuple(node.child_class[children].tolist()) for _, children in shown]
+    order = max(sorted(orders), key=orders.count)
+    same = {row: tuple(children) for (row, children), as_ in zip(shown, orders, strict=True) if as_ == order}
     before = []
     for place in range(len(order)):
-        votes = [-1]
-        for _, children in shown:
-            if len(children) != len(order):
-                continue
+        votes = []
+        for children in same.values():
             ended = [i for i in range(place) if node.end_ns[children[i]] <= node.begin_ns[children[place]]]
             votes.append(max(ended, key=lambda i, c=children: node.end_ns[c[i]]) if ended else -1)
-        before.append(max(set(votes[1:] or votes), key=votes.count))
-    made = _Slots(order, before, np.zeros(len(order) + 1), np.zeros(len(order) + 1))
-    usable = {row: tuple(children) for row, children in shown if len(children) == len(order)}
-    _fit_one(node, made, usable)
+        before.append(max(sorted(votes), key=votes.count))
+    made = _Slots([int(kind) for kind in order], before, np.zeros(len(order) + 1), np.zeros(len(order) + 1))
+    _fit_one(node, made, same)
     return made
 
 
@@ -120,12 +131,9 @@ def _gaps(node: Node, slots: _Slots, parent: int, children: Tuple) -> list[int]:
 
 
 def _fit_one(node: Node, slots: _Slots, chosen: dict[int, Tuple]) -> None:
-    if chosen:
-        gaps = np.array([_gaps(node, slots, parent, some) for parent, some in chosen.items()], dtype=float)
-        slots.mean = gaps.mean(axis=0)
-        slots.spread = np.maximum(gaps.std(axis=0), LEAST_SPREAD_NS)
-    else:
-        slots.spread = np.full(len(slots.kind) + 1, 1e9)
+    gaps = np.array([_gaps(node, slots, parent, some) for parent, some in chosen.items()], dtype=float)
+    slots.mean = gaps.mean(axis=0)
+    slots.spread = np.maximum(gaps.std(axis=0), LEAST_SPREAD_NS)
 
 
 def _fit(node: Node, slots: dict[int, _Slots], chosen: dict[int, Tuple]) -> None:
