@@ -16,6 +16,7 @@ import numpy as np
 
 from tapscope.hostmon.clock import LATEST_NS
 from tapscope.hostmon.collectl_raw import header_fields, whole_number
+from tapscope.hostmon.rows import Packed
 from tapscope.hostmon.samples import HostLog, HostTable, Series, recordings, stamp_ns
 from tapscope.store.dynamic import folded
 from tapscope.store.errors import TapscopeError
@@ -105,7 +106,7 @@ class _Part:
         self.separator = separator
         self.end_ns: list[int] = []
         self.begun: list[int] = []  # -1: take the sample before; else the begin of a recording's first sample
-        self.rows: list[list[str]] = []
+        self.rows = Packed()
         self.zone: timezone = UTC
         self.interval_ns = 0
         self.per_sample = False
@@ -145,7 +146,7 @@ class _Part:
         )
         self.fresh = self.fresh and self.key != "" and (not self.end_ns or self.end_ns[-1] == end)
         self.end_ns.append(end)
-        self.rows.append(words[leading:])
+        self.rows.add(words[leading:])
         return True
 
     def _local_ns(self, date: str, time: str) -> int:
@@ -162,7 +163,8 @@ class _Part:
         )
         if kind is None:
             kind = f"collectl_plot_{folded(re.sub(r':.*?]', ']', self.names[0]).partition(']')[0])}"
-        columns = list(zip(*self.rows, strict=True))
+        self.rows.pack()
+        columns = [self.rows.column(i) for i in range(len(self.names))]
         key = np.zeros(len(self.end_ns), dtype=np.int64)
         if self.key == "PID":
             key = np.array(columns[self.names.index("PID")], dtype=np.int64)
@@ -179,8 +181,11 @@ class _Part:
         table.add("end_ns", series.end_ns, "ns", "UTC" if self.utc else "Date Time")
         for name, values in zip(self.names, columns, strict=True):
             if name == "Command":  # arguments may hold secrets: keep the program's name only
-                values = tuple((v.split(" ", 1)[0].rsplit("/", 1)[-1]) for v in values)
-            table.add_log_column(folded(name), [values[i] for i in series.order], self.unit(name), name)
+                values = [str(v).split(" ", 1)[0].rsplit("/", 1)[-1] for v in values]
+            ordered = (
+                values[series.order] if isinstance(values, np.ndarray) else [values[i] for i in series.order]
+            )
+            table.add_log_column(folded(name), ordered, self.unit(name), name)
         return table
 
     def unit(self, name: str) -> str:

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +39,10 @@ class RawRecords:
     def __init__(self) -> None:
         self.stamps: list[int] = []
         self.wraps = 0
-        self.rows: dict[str, tuple[list[int], list[str], list[list[int]]]] = defaultdict(lambda: ([], [], []))
+        # A line's numbers stand one after the other: 8 bytes each.
+        self.rows: dict[str, tuple[list[int], list[str], array[int]]] = defaultdict(
+            lambda: ([], [], array("q"))
+        )
         self.named: dict[str, tuple[list[int], list[dict[str, Any]]]] = defaultdict(lambda: ([], []))
         self.processes: dict[str, tuple[list[int], list[int], list[dict[str, Any]]]] = {}
 
@@ -52,7 +56,7 @@ class RawRecords:
         samples, keys, rows = self.rows[kind]
         samples.append(len(self.stamps) - 1)
         keys.append(key)
-        rows.append(numbers + [0] * (width - len(numbers)))
+        rows.extend(numbers + [0] * (width - len(numbers)))
 
     def add_named(self, kind: str, values: dict[str, Any]) -> None:
         """Named values of the sample that ends here."""
@@ -79,7 +83,7 @@ def tables_of(records: RawRecords, hz: int, page_bytes: int) -> tuple[list[HostT
             continue
         samples, keys, rows = records.rows[kind]
         key = np.array(keys, dtype=object).astype(str)
-        matrix = np.array(rows, dtype=np.int64)
+        matrix = np.frombuffer(rows, dtype=np.int64).reshape(len(keys), -1)
         if kind == "cpu":
             groups = [("collectl_cpu", key == ""), ("collectl_cpu_core", key != "")]
         else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapscope.hostmon.samples import Float, HostTable, Int, Series, typed
 from tapscope.store.dynamic import folded
@@ -13,9 +15,56 @@ from tapscope.store.dynamic import folded
 TOO_MANY = 1800  # columns of a table: SQLite has 2000, and derived ones come on top
 
 
+PACKED_ROWS = 4096
+
+
 def no_unit(name: str) -> str:
     """Unit of columns whose log tells none."""
     return ""
+
+
+class Packed:
+    """Rows of one layout: their numbers in the table, and their values, packed into columns now and then."""
+
+    def __init__(self) -> None:
+        self.rows = array("q")
+        self.taken: list[Sequence[Any]] = []
+        self.packed: list[
+            list[Any]
+        ] = []  # per pack, the columns: an array where all are numbers, else a list
+
+    def add(self, values: Sequence[Any]) -> None:
+        """The values of one more row."""
+        self.taken.append(values)
+        if len(self.taken) >= PACKED_ROWS:
+            self.pack()
+
+    def pack(self) -> None:
+        """Turn the rows taken since the last pack into columns: a number takes 8 bytes then."""
+        if self.taken:
+            self.packed.append([typed(column) for column in zip(*self.taken, strict=True)])
+            self.taken = []
+
+    def numbers(self, column: int) -> NDArray[Any] | None:
+        """A column of numbers as one array; None when some of it are texts."""
+        parts = [pack[column] for pack in self.packed]
+        if not all(isinstance(part, np.ndarray) for part in parts):
+            return None
+        return np.concatenate(parts)
+
+    def column(self, column: int) -> Any:
+        """A column as an array of numbers, or as a list."""
+        numbers = self.numbers(column)
+        return list(self.values(column)) if numbers is None else numbers
+
+    def values(self, column: int) -> Iterator[Any]:
+        """The values of a column, one by one; NaN is None."""
+        for pack in self.packed:
+            part = pack[column]
+            if isinstance(part, np.ndarray):
+                yield from (None if value != value else value for value in part.tolist())
+            else:
+                yield from part
 
 
 class Rows:
@@ -25,12 +74,12 @@ class Rows:
         self.kind = kind
         self.key = key  # name of the column that tells series apart: disk, interface, core; '' none
         self.unit = unit
-        self.end_ns: list[int] = []
-        self.begin_ns: list[int] = []  # -1: the sample before tells
+        self.end_ns = array("q")
+        self.begin_ns = array("q")  # -1: the sample before tells
         self._keys: dict[str, int] = {}
-        self._key_of: list[int] = []
-        self._parts: dict[tuple[str, ...], tuple[list[int], list[Sequence[Any]]]] = {}
-        self._recording: list[int] = []
+        self._key_of = array("q")
+        self._parts: dict[tuple[str, ...], Packed] = {}
+        self._recording = array("q")
         self._number = 0
         self._amended: dict[tuple[str, ...], dict[int, tuple[Any, ...]]] = {}
         self.labels: frozenset[str] = frozenset()  # columns of names, which may look like numbers
@@ -46,9 +95,11 @@ class Rows:
         if self.end_ns and end_ns < self.end_ns[-1]:
             self.restart()
             self.went_back += 1
-        rows, taken = self._parts.setdefault(names, ([], []))
-        rows.append(len(self.end_ns))
-        taken.append(values)
+        part = self._parts.get(names)
+        if part is None:
+            part = self._parts[names] = Packed()
+        part.rows.append(len(self.end_ns))
+        part.add(values)
         self.end_ns.append(end_ns)
         self.begin_ns.append(begin_ns)
         self._key_of.append(self._keys.setdefault(key, len(self._keys)))
@@ -75,20 +126,27 @@ class Rows:
             :TOO_MANY
         ]
 
-    def raw_columns(self, order: Int) -> dict[str, list[Any]]:
+    def raw_columns(self, order: Int) -> dict[str, Any]:
         """The values by name, in `order`; columns beyond what a table can hold are left out."""
-        out: dict[str, list[Any]] = {}
-        for name in self.names():
+        out: dict[str, Any] = {}
+        whole = next(iter(self._parts.values())) if len(self._parts) == 1 and not self._amended else None
+        for part in self._parts.values():
+            part.pack()
+        for column, name in enumerate(self.names()):
+            if whole is not None:
+                packed = whole.numbers(column)
+                if packed is not None:
+                    out[name] = packed[order]
+                    continue
             values: list[Any] = [None] * len(self.end_ns)
-            for part, (rows, taken) in self._parts.items():
-                if name in part:
-                    at = part.index(name)
-                    for row, given in zip(rows, taken, strict=True):
-                        values[row] = given[at]
-            for part, amended in self._amended.items():
-                if name in part:
+            for names, part in self._parts.items():
+                if name in names:
+                    for row, given in zip(part.rows, part.values(names.index(name)), strict=True):
+                        values[row] = given
+            for names, amended in self._amended.items():
+                if name in names:
                     for row, given in amended.items():
-                        values[row] = given[part.index(name)]
+                        values[row] = given[names.index(name)]
             out[name] = [values[i] for i in order]
         return out
 

@@ -30,7 +30,9 @@ class HostTable:
     originals: dict[str, str] = field(default_factory=dict)
     bad_values: int = 0  # damaged values in columns of numbers; they are empty
 
-    def add_log_column(self, name: str, values: Sequence[Any], unit: str = "", original: str = "") -> Any:
+    def add_log_column(
+        self, name: str, values: Sequence[Any] | NDArray[Any], unit: str = "", original: str = ""
+    ) -> Any:
         """Append a column as the log has it, typed; returns its values."""
         found, bad = measured(values)
         self.bad_values += bad
@@ -175,9 +177,9 @@ def typed(values: Sequence[Any]) -> Any:
         return [str(value) for value in values]
 
 
-def measured(values: Sequence[Any]) -> tuple[Any, int]:
+def measured(values: Sequence[Any] | NDArray[Any]) -> tuple[Any, int]:
     """A column as `typed`, and how many damaged values in a column of numbers were left empty."""
-    found = typed(values)
+    found = values if isinstance(values, np.ndarray) else typed(values)
     if isinstance(found, np.ndarray):
         return found, 0
     numbers: list[float | None] = []

@@ -96,7 +96,7 @@ def test_a_file_cut_at_any_line_gives_the_samples_before_the_cut(path: Path) -> 
     whole = samples(read(lines, STARTED))
     before: set[tuple[str, int]] = set()
     read_at_all = 0
-    step = max(1, len(lines) // 150)  # every line of all but the largest files
+    step = max(1, len(lines) // 100)  # every line of all but the largest files
     for cut in [*range(1, len(lines), step), len(lines) - 1]:
         half = [*lines[:cut], lines[cut][: len(lines[cut]) // 2]]
         for kept in (lines[:cut], half):
