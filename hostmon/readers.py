@@ -15,6 +15,7 @@ from tapscope.hostmon.declared import DeclaredFormat, parse_format
 from tapscope.hostmon.esxtop import is_esxtop, read_esxtop
 from tapscope.hostmon.gc_legacy import is_gc_legacy, read_gc_legacy
 from tapscope.hostmon.gc_unified import is_gc_unified, read_gc_unified
+from tapscope.hostmon.iostat_text import is_iostat_text, read_iostat_text
 from tapscope.hostmon.perf_stat import is_perf_stat, read_perf_stat
 from tapscope.hostmon.sadf_csv import is_sadf_csv, read_sadf_csv
 from tapscope.hostmon.samples import HostLog
@@ -56,6 +57,7 @@ READERS = (
            lambda lines, path, told: read_cgroup(lines, path)),
     Reader("sadf -j, iostat and mpstat JSON", is_sysstat_json, read_sysstat_json),
     Reader("sadf -d", is_sadf_csv, read_sadf_csv),
+    Reader("iostat -t", is_iostat_text, read_iostat_text),
     Reader("mpstat, sar and pidstat text", is_sysstat_text, read_sysstat_text),
     Reader("vmstat -t", is_vmstat, read_vmstat),
     Reader("esxtop CSV", is_esxtop, read_esxtop),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapscope.hostmon.cgroup import read_cgroup
+from tapscope.hostmon.clock import told
 from tapscope.hostmon.fuse import by_window, cpu_by_window, gc_share, host_of_node, node_cpu, resample
 from tapscope.hostmon.load import host_files, load_host_files
 from tapscope.store import tables
@@ -224,3 +225,22 @@ def test_cpu_is_found_in_whatever_log_has_it(run, name):
     cpu = cpu_by_window(run, "box", stamps["end_ns"])
     assert cpu is not None
     np.testing.assert_allclose(cpu.busy, stamps["busy_pct"][1:])
+
+
+def test_a_log_that_names_no_host_is_of_its_folder(run, tmp_path):
+    (tmp_path / "db7").mkdir()
+    log = (HOSTS.parent / "hostlogs" / "vmstat.txt").read_bytes()
+    (tmp_path / "db7" / "vmstat.txt").write_bytes(log)
+    (record,) = load_host_files(run, tmp_path)
+    assert record["host"] == "db7"
+
+
+def test_a_time_that_the_clock_skipped_is_counted(run, tmp_path):
+    text = (HOSTS.parent / "hostlogs" / "vmstat.txt").read_text().replace("UTC", "CET")
+    row = text.splitlines()[2].partition(" 2026-")[0]
+    stamps = ("01:59:59", "02:30:00", "03:00:01")  # 29 March 2026: there is no 02:30
+    lines = [*text.splitlines()[:2], *(f"{row} 2026-03-29 {stamp}" for stamp in stamps)]
+    (tmp_path / "vmstat.txt").write_text("\n".join(lines) + "\n")
+    (record,) = load_host_files(run, tmp_path / "vmstat.txt", "box", told("Europe/Berlin", None))
+    assert record["last_ns"] - record["first_ns"] == 1801 * 1000 * MS  # as if the clock had not gone forward
+    assert ("host.time.skipped_hour", 1, "lines") in run.counters()

@@ -190,6 +190,20 @@ def test_iostat_with_an_offset_needs_no_zone() -> None:
     assert cpu["end_ns"][1] - cpu["end_ns"][0] == S
 
 
+def test_iostat_as_text_is_the_same_as_json() -> None:
+    iso = read(lines_of("iostat_text_iso.txt"))
+    assert iso.warnings == []
+    assert table(iso, "iostat_disk").columns["disk"] == ["vda", "vda"]
+    assert {"r_await", "util_pct", "rkb_s"} <= set(table(iso, "iostat_disk").columns)
+    local = read(lines_of("iostat_text.txt"), Told(zone_of("UTC")))
+    cpu = table(local, "iostat_cpu").columns
+    assert set(cpu) == set(table(read(lines_of("iostat.json")), "iostat_cpu").columns)
+    assert cpu["begin_ns"].tolist() == [-1, cpu["end_ns"][0]]
+    without = [line for line in lines_of("iostat_text.txt") if not line.startswith("11/21/26 ")]
+    with pytest.raises(TapscopeError, match="its samples have no time"):
+        read(without)
+
+
 def test_a_damaged_sample_of_json_is_one_sample_lost() -> None:
     lines = lines_of("iostat.json")
     at = next(i for i, line in enumerate(lines) if '"avg-cpu"' in line)

@@ -71,6 +71,8 @@ def sysstat() -> None:
         pack(name)
     shell(f"{programs}/iostat -t -x -o JSON 1 3 > iostat.json")
     shell(f"{programs}/iostat -t -o JSON 1 2 > iostat_iso.json", TZ="America/New_York", S_TIME_FORMAT="ISO")
+    shell(f"{programs}/iostat -t 1 2 > iostat_text.txt")
+    shell(f"{programs}/iostat -t -x -y 1 2 > iostat_text_iso.txt", S_TIME_FORMAT="ISO")
     shell(f"{programs}/mpstat -P ALL -o JSON 1 2 > mpstat.json")
     shell(f"{programs}/mpstat -A 1 2 > mpstat.txt")
     shell(f"{programs}/mpstat 1 2 > mpstat_new_york.txt", TZ="America/New_York")
