@@ -26,7 +26,8 @@ def guess(file: Path, name: str | None, as_json: bool) -> None:
     standard error. A file that a reader knows already needs no format.
     """
     from tapscope.cli.output import note, print_json
-    from tapscope.hostmon.guess import MOST_LINES, guess_format
+    from tapscope.hostmon.guess import guess_format
+    from tapscope.hostmon.guess_parts import MOST_LINES
     from tapscope.hostmon.load import first_lines
     from tapscope.store.dynamic import folded
 

@@ -1,0 +1,126 @@
+"""Proposes a format for a log that is a table: one separator, lines of equally many fields, a line of
+names."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tapscope.hostmon.guess_parts import KEY_NAMES, NUMBER, SEPARATORS, TIMES, escaped, grows, head, quoted
+from tapscope.store.dynamic import folded
+
+
+def tables(sample: list[str], name: str, year: int) -> list[str]:
+    """Proposals that read the sample as a table, one per separator that fits."""
+    found = []
+    for separator in SEPARATORS:
+        split = [_fields(line, separator) for line in sample]
+        widths = Counter(len(fields) for fields in split if len(fields) > 1)
+        if not widths:
+            continue
+        width, count = widths.most_common(1)[0]
+        if count < 3 or count < 0.6 * sum(1 for line in sample if line.strip()):
+            continue
+        of_width = [i for i, fields in enumerate(split) if len(fields) == width]
+        at = next((i for i in of_width if _is_names(split[i])), None)
+        values = [split[i] for i in of_width if not _is_names(split[i])]
+        labels = split[at] if at is not None else [""] * width
+        names = [label.strip().lstrip("#").strip() or f"column_{i + 1}" for i, label in enumerate(labels)]
+        time = _time_columns(names, values)
+        if time is None or len(set(names)) < len(names):
+            continue
+        columns, form = time
+        numeric = [_all_numbers(fields[i] for fields in values) for i in range(width)]
+        if at is None and sum(numeric) < 0.8 * (width - len(columns)):
+            continue  # a line of names, or nearly nothing but numbers: else it is text
+        header = escaped(sample[at][:80]) if at is not None else ""
+        out = head(name, f"^{header}" if header else "", columns, form, year)
+        if any(line.startswith("#") for i, line in enumerate(sample) if i != at):
+            out += [
+                "",
+                "[[stage]]",
+                "drop = '^#'" if not header.startswith("#") else f"drop = '^#(?!{header[1:]})'",
+            ]
+        out += ["", "[[stage]]"]
+        if header:
+            out.append(f"table = {quoted('^' + header)}  # the line that names the columns")
+        else:
+            out += ["table = '.'", f"names = [{', '.join(map(quoted, names))}]"]
+        if separator:
+            out.append(f"separator = {quoted(separator)}")
+        for i, label in enumerate(names):
+            if label in columns:
+                continue
+            told = []
+            if _unit_of_name(label):
+                told.append(f"unit = {quoted(_unit_of_name(label))}")
+            if not numeric[i] or folded(label) in KEY_NAMES:
+                distinct = len({fields[i] for fields in values})
+                if distinct > 1 and (distinct <= len(values) // 2 or folded(label) in KEY_NAMES):
+                    told.append("key = true  # tells series apart")
+            if told:
+                out += ["", f"[column.{quoted(label)}]", *told]
+        found.append("\n".join(out) + "\n")
+    return found
+
+
+def _all_numbers(texts: Iterable[str]) -> bool:
+    return all(NUMBER.fullmatch(text.strip()) or not text.strip() for text in texts)
+
+
+def _fields(line: str, separator: str) -> list[str]:
+    if not separator:
+        return line.lstrip("# ").split()
+    if '"' in line:
+        return next(csv.reader([line], delimiter=separator), [])
+    return line.lstrip("# ").split(separator)
+
+
+def _is_names(fields: Sequence[str]) -> bool:
+    """Whether these are names: each a word, none a number or a time."""
+    return all(
+        re.search(r"[A-Za-z%]", text)
+        and not NUMBER.fullmatch(text.strip())
+        and not re.search(r"\d\d:\d\d", text)
+        for text in fields
+        if text.strip()
+    )
+
+
+def _time_columns(names: list[str], rows: list[list[str]]) -> tuple[list[str], str] | None:
+    """The columns that hold the time, and its form: one of them, or a date and a time beside each other."""
+    forms = [form for form, _ in TIMES]
+    found: list[tuple[int, list[str], str]] = []
+    for width in (2, 1):
+        for i in range(len(names) - width + 1):
+            time = _time_of([" ".join(fields[i : i + width]) for fields in rows])
+            if time is not None:
+                found.append((forms.index(time), names[i : i + width], time))
+    if not found:
+        return None
+    _, columns, form = min(found, key=lambda one: one[0])
+    return columns, form
+
+
+def _time_of(texts: Sequence[str]) -> str | None:
+    """The form that nearly all of these texts have."""
+    for form, pattern in TIMES:
+        compiled = re.compile(pattern)
+        fits = [text for text in texts if compiled.fullmatch(text.strip())]
+        if texts and len(fits) >= 0.9 * len(texts) and (form != "uptime_s" or grows(fits)):
+            return form
+    return None
+
+
+def _unit_of_name(label: str) -> str:
+    low = label.strip().lower()
+    if low.startswith("%") or low.endswith(("%", "pct", "percent")):
+        return "%"
+    match = re.search(r"[_\s(\[/](ms|us|ns|s|sec|kb|mb|bytes|mhz|kib|mib)[)\]]?$", low)
+    if match is None:
+        return ""
+    return {"sec": "s", "kb": "KiB", "kib": "KiB", "mb": "MiB", "mib": "MiB", "mhz": "MHz"}.get(
+        match[1], match[1]
+    )
