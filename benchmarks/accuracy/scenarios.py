@@ -64,8 +64,8 @@ SUPERPOSED = {"hotel": (1, 4, 10, 25), "media": (1, 4)}
 
 @dataclass(frozen=True)
 class Bar:
-    """What is to be reached, in percent: of edges, paths or end to end at least (`above`: more than) so much are
-    right; of wrong joins at most so much."""
+    """What is to be reached, in percent: of edges, paths or end to end at least (`above`: more than) so much
+    are right; of wrong joins at most so much."""
 
     what: str
     percent: float
