@@ -72,3 +72,37 @@ def test_a_slot_that_is_not_there_does_not_count_against_a_request():
     assert made.paths >= 0.88
     sure = made.probability >= 0.99
     assert made.right[sure].mean() >= 0.999
+
+
+def _known_users(seed: int, rate_per_s: float, seconds: float) -> World:
+    """Pages without parameters: the request has the user's cookie, one of its calls names the user's row."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    while now < seconds * SECOND:
+        now += draw.expovariate(rate_per_s) * SECOND
+        user = draw.randrange(80)
+        at = int(now)
+        calls = []
+        for kind in range(3):
+            begin = at + int(draw.lognormvariate(0.0, 0.9) * 2 * MS)
+            at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
+            calls.append((kind, begin, at))
+        parent = world.serve(0, int(now), at + int(draw.lognormvariate(0.0, 0.8) * 2 * MS))
+        world.token(parent, 1, TokenKind.TEXT, 5000 + user)
+        conn = parent  # held for the request
+        for kind, begin, end in calls:
+            call = world.call(parent, kind, begin, end, conn)
+            if kind == 1:
+                world.token(call, 0, TokenKind.NUMBER, user)
+    return world
+
+
+def test_whose_page_it_is_tells_from_what_earlier_pages_of_that_user_named():
+    world = _known_users(seed=21, rate_per_s=150, seconds=10)
+    by_time = score(world, EvidenceMode.TIMING)
+    assert by_time.paths < 0.92, "the world is too easy"
+    known = score(world)
+    assert known.paths >= 0.98
+    sure = known.probability >= 0.99
+    assert known.right[sure].mean() >= 0.999

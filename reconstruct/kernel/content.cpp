@@ -10,7 +10,10 @@ namespace {
 constexpr double kFirstCopy = 0.5;      // first guess of what an opportunity's rules copy together
 constexpr double kMostFromAlone = 0.9;  // no rule is trusted further while calls are looked at one by one,
 constexpr double kMostFromChains = 0.9995;  // nor further than this at all
-constexpr double kHopeless = 1e-12;         // relative weight below which a candidate is dropped
+// Calls of one request that name the same user are one piece of evidence, not several.
+constexpr double kRecallTemper = 0.6;
+constexpr double kCopiedAnyway = 0.5;  // share of copies of a slot from which on nothing is recalled for it
+constexpr double kHopeless = 1e-12;    // relative weight below which a candidate is dropped
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     a ^= b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2);
@@ -25,7 +28,7 @@ std::uint64_t opportunity_key(std::uint64_t form, std::int32_t k, std::uint32_t 
 }  // namespace
 
 Content::Content(const Problem& problem, Candidates& candidates)
-    : problem_(problem), candidates_(candidates) {
+    : problem_(problem), candidates_(candidates), recall_(problem) {
     affinity_.n_parent = problem.parents.n_classes;
     affinity_.n_child = problem.children.n_classes;
     const auto cells =
@@ -57,6 +60,7 @@ void Content::bind(double keep) {
     std::fill(parents_of_class_.begin(), parents_of_class_.end(), 0.0);
     for (const auto a : problem_.parents.cls) parents_of_class_[a] += 1;
     find_forms();
+    recall_.bind();
     learn_background(keep);
 }
 
@@ -91,6 +95,7 @@ void Content::relearn(const std::vector<std::int32_t>& parent_of, double keep) {
         count(parent_of[c], c, 1.0);
     }
     reweigh(kMostFromChains);
+    recall_.learn(parent_of, keep);
     if (keep == 0) score_all();
 }
 
@@ -177,16 +182,31 @@ const Content::Rule* Content::rule(std::int32_t p, std::int64_t parent_token, st
 double Content::score(std::int32_t p, std::size_t c) const {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
+    const auto recalled = recall_.of(p);
     double llr = 0;
     for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
         const auto chance = opportunity(form_[p], children.cls[c], children.tokens.slot[i]);
-        if (chance == kNone) continue;  // this slot never repeats anything of that class
-        double matched = 0;
-        for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
-            if (parents.tokens.hash[j] != children.tokens.hash[i]) continue;
-            if (const auto* r = rule(p, j, c, i)) matched += r->weight;
+        double matched = 0, copied = 0;
+        if (chance != kNone) {  // else this slot never repeats anything of that form
+            copied = copied_[chance];
+            for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
+                if (parents.tokens.hash[j] != children.tokens.hash[i]) continue;
+                if (const auto* r = rule(p, j, c, i)) matched += r->weight;
+            }
         }
-        llr += std::log(matched / background_[i] + 1 - copied_[chance]);
+        if (chance != kNone) llr += std::log(matched / background_[i] + 1 - copied);
+        if (copied > kCopiedAnyway) continue;  // the request itself says it
+        // What is not copied from the request may be recalled; of several habits the best one says it.
+        const auto where = Recall::place(children.cls[c], children.tokens.slot[i]);
+        double most = 0, right = 0;
+        for (const auto& expected : recalled) {
+            if (expected.where != where) continue;
+            most = std::max(most, static_cast<double>(expected.weight));
+            if (expected.value != children.tokens.hash[i]) continue;
+            right = std::max(right, static_cast<double>(expected.weight));
+        }
+        if (most > 0)
+            llr += kRecallTemper * std::log(right / background_[i] + 1 - (right > 0 ? right : most));
     }
     return llr;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "problem.hpp"
+#include "recall.hpp"
 
 namespace tapscope::match {
 
@@ -91,6 +92,7 @@ private:
     std::vector<std::uint64_t> form_;  // of each parent
     std::vector<float> background_;    // p(v) of each child token
     ValueCounts value_counts_;
+    Recall recall_;
     std::unordered_map<std::uint64_t, double> slot_totals_;
     std::unordered_map<std::uint64_t, std::int32_t> rule_of_, opportunity_of_;
     std::vector<Rule> rules_;
