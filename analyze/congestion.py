@@ -2,9 +2,9 @@
 
 Two estimators stand beside each other. `intervention` is the paper's statistical intervention analysis on
 windows. `plateau` is the corner of the two asymptotes of the main sequence (Denning and Buzen's operational
-bounds): throughput cannot exceed n / S for n calls that take S each, nor the capacity C that is measured where
-the node is full, so that N* = C * S. It needs no windows. Both say when the data never reach congestion, and
-both have bootstrap intervals over blocks of time, as neighbouring moments are alike.
+bounds): throughput cannot exceed n / S for n calls that take S each, nor the capacity C that is measured
+where the node is full, so that N* = C * S. It needs no windows. Both say when the data never reach
+congestion, and both have bootstrap intervals over blocks of time, as neighbouring moments are alike.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ SEED = 7
 
 @dataclass(frozen=True)
 class CongestionPoint:
-    """`n_star` calls with its 90 % bootstrap interval [`low`, `high`]; NaN and `reached` False: never congested.
+    """`n_star` calls with its 90 % bootstrap interval [`low`, `high`]; NaN and `reached` False: never
+    congested.
 
-    `slope` is throughput per call inside while unsaturated and `capacity` the throughput at N* (both per second,
-    in the unit of the throughput given); `reason` says in words what was found.
+    `slope` is throughput per call inside while unsaturated and `capacity` the throughput at N* (both per
+    second, in the unit of the throughput given); `reason` says in words what was found.
     """
 
     n_star: float
@@ -54,9 +55,10 @@ class CongestionPoint:
 def intervention(load: Float, throughput: Float, *, bins: int = BINS, draws: int = DRAWS) -> CongestionPoint:
     """The paper's method (Equations 1 and 2), one value of `load` and `throughput` (per second) per window.
 
-    The load is cut into even bins: `bins`, or fewer where there are less than SAMPLES_PER_BIN windows for each,
-    because a slope between two means of few windows is noise, and noise ends the sequence at once. Slopes are per
-    unit of load; n0 begins at FEWEST_SLOPES, as the t quantile of one degree of freedom rejects anything.
+    The load is cut into even bins: `bins`, or fewer where there are less than SAMPLES_PER_BIN windows for
+    each, because a slope between two means of few windows is noise, and noise ends the sequence at once.
+    Slopes are per unit of load; n0 begins at FEWEST_SLOPES, as the t quantile of one degree of freedom
+    rejects anything.
     """
     used = np.isfinite(load) & np.isfinite(throughput) & (load > 0)
     load, throughput = load[used], throughput[used]
@@ -100,11 +102,12 @@ def _intervene(load: Float, throughput: Float, bins: int) -> tuple[float, float,
 def plateau(
     walk: Steps, seconds_per_work: float, *, relative_error: float = 0.0, draws: int = DRAWS
 ) -> CongestionPoint:
-    """N* = capacity * `seconds_per_work` (service time of one unit of work under low load, and its standard error).
+    """N* = capacity * `seconds_per_work` (service time of one unit of work under low load, and its standard
+    error).
 
-    Capacity is the work per second of the periods in which more than FULL * N* calls are inside, found together
-    with N*. Not reached where there were hardly any, or where throughput still rises by more than TOLERANCE of its
-    first slope while the node is full.
+    Capacity is the work per second of the periods in which more than FULL * N* calls are inside, found
+    together with N*. Not reached where there were hardly any, or where throughput still rises by more than
+    TOLERANCE of its first slope while the node is full.
     """
     total = float(walk.work.sum())
     if total <= 0 or not seconds_per_work > 0:

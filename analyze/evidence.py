@@ -15,12 +15,27 @@ from tapscope.analyze.service_time import Float
 from tapscope.hostmon.fuse import by_window, gc_share, host_of_node
 from tapscope.store.runfile import RunFile
 
-FIRST_OF = {
+OTHER_CPU = ("sadf_cpu", "mpstat_cpu", "iostat_cpu", "vmstat")
+
+FIRST_OF: dict[str, tuple[tuple[str, str], ...]] = {
     "cpu": (("cgroup_cpu", "busy_pct"),),
-    "machine_cpu": (("collectl_cpu", "busy_pct"), ("collectl_plot", "cpu_totl_pct")),
-    "steal": (("collectl_cpu", "steal_pct"), ("collectl_plot", "cpu_steal_pct")),
-    "io_wait": (("collectl_cpu", "wait_pct"), ("collectl_plot", "cpu_wait_pct")),
-    "disk_busy": (("collectl_disk", "busy_pct"),),
+    "machine_cpu": (
+        ("collectl_cpu", "busy_pct"),
+        ("collectl_plot", "cpu_totl_pct"),
+        *((kind, "busy_pct") for kind in OTHER_CPU),
+    ),
+    "steal": (
+        ("collectl_cpu", "steal_pct"),
+        ("collectl_plot", "cpu_steal_pct"),
+        *((kind, "steal_pct") for kind in OTHER_CPU),
+    ),
+    "io_wait": (
+        ("collectl_cpu", "wait_pct"),
+        ("collectl_plot", "cpu_wait_pct"),
+        *((kind, "wait_pct") for kind in OTHER_CPU),
+    ),
+    "disk_busy": (("collectl_disk", "busy_pct"), ("sadf_disk", "util_pct"), ("iostat_disk", "util_pct")),
+    "speed_mhz": (("cpu_frequency", "mhz"),),
     "written": (("collectl_disk", "written_kib_per_s"),),
     "dirty": (("collectl_memory", "dirty"),),
 }

@@ -1,9 +1,9 @@
-"""What a node gets done, as a function of how many calls are inside it: the main sequence (Wang, III, Fig. 5c).
+"""What a node gets done, as a function of how many calls are inside it: the main sequence (Wang, Fig. 5c).
 
 Windows blur it: a call works in one window and counts in another, and windows of high throughput empty the
 queue, which biases every mean taken at a given load. Here the rate at each level is taken without windows, by
-occurrence and exposure: the work that was completed while n calls were inside, over the time that n calls were
-inside. `full_periods` goes further for the capacity, see there.
+occurrence and exposure: the work that was completed while n calls were inside, over the time that n calls
+were inside. `full_periods` goes further for the capacity, see there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ EXACT_LEVELS = 128
 
 @dataclass(frozen=True)
 class Steps:
-    """Arrivals and departures of a node in order of time: `inside` calls right after `seconds` (since the first).
+    """Arrivals and departures of a node in order of time: `inside` calls right after `seconds` (since the
+    first).
 
     `work` is what was completed there. Before the first step nobody is inside.
     """
@@ -48,8 +49,8 @@ class MainSequence:
 def steps(begin_ns: Int, end_ns: Int, work: Float, left_out: tuple[Int, Int] | None = None) -> Steps:
     """Steps of calls that were inside from `begin_ns` to `end_ns`.
 
-    `work` is what each counts when it completes (1, or work units; 0: its departure was not seen). `left_out` are
-    begins and ends of disjoint intervals, in order: the clock does not run in them.
+    `work` is what each counts when it completes (1, or work units; 0: its departure was not seen). `left_out`
+    are begins and ends of disjoint intervals, in order: the clock does not run in them.
     """
     at = np.concatenate([begin_ns, end_ns])
     step = np.concatenate([np.ones(len(begin_ns), dtype=np.int64), -np.ones(len(end_ns), dtype=np.int64)])
@@ -86,9 +87,9 @@ def main_sequence(walk: Steps) -> MainSequence:
 def full_periods(walk: Steps, level: float) -> tuple[Float, Float, Float]:
     """Periods in which at least `level` calls were inside: begin (s), length (s), work.
 
-    A period counts from its first completion to its last, without the work of the first: between completions lie
-    whole services. From the edge on, the first one would be seen in part only, which makes a node look faster the
-    less its service times vary.
+    A period counts from its first completion to its last, without the work of the first: between completions
+    lie whole services. From the edge on, the first one would be seen in part only, which makes a node look
+    faster the less its service times vary.
     """
     full = np.concatenate([[False], walk.inside >= level, [False]])
     opens = np.flatnonzero(full[1:] & ~full[:-1])  # step that entered

@@ -1,8 +1,9 @@
-"""What made a node's queue grow: mechanisms that are recognised by name, each with the numbers that speak for it.
+"""What made a node's queue grow: mechanisms that are recognised by name, each with the numbers that speak for
+it.
 
-Every test looks at the windows in which the node's own queue rose and compares them with the rest of the run. A
-mechanism that was looked for and not found is named as ruled out; one that could not be looked for, because the
-run has no such log, is not.
+Every test looks at the windows in which the node's own queue rose and compares them with the rest of the run.
+A mechanism that was looked for and not found is named as ruled out; one that could not be looked for, because
+the run has no such log, is not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ BUSY_PCT = 90.0
 
 @dataclass(frozen=True)
 class Evidence:
-    """Series of one node, one value per window; None where the run has none. Shares are 0 to 1, others in their unit."""
+    """Series of one node, one value per window; None where the run has none. Shares are 0 to 1, others in
+    their unit."""
 
     own_load: Float
     throughput: Float
@@ -137,7 +139,8 @@ def _neighbour(seen: Evidence, at: slice) -> Result:
         return None if seen.steal is None else (0.0, "no time was stolen")
     level, usual, risen = _change(seen.machine_cpu, at)
     own, own_usual, _ = _change(seen.cpu, at)
-    words = f"machine {level:.0f} % busy, usually {usual:.0f} %; the node itself {own:.0f} %, usually {own_usual:.0f} %"
+    words = f"machine {level:.0f} % busy, usually {usual:.0f} %; "
+    words += f"the node itself {own:.0f} %, usually {own_usual:.0f} %"
     return (0.75 if level >= BUSY_PCT and risen and own <= own_usual else 0.0), words
 
 
@@ -184,7 +187,8 @@ def _pool(seen: Evidence, at: slice) -> Result:
             continue
         full = open_calls >= 0.9 * most
         part = float(full[at].mean()) if len(full[at]) else 0.0
-        words = f"{most} calls to {name} at most, reached in {part:.0%} of the windows, {full.mean():.0%} over the run"
+        words = f"{most} calls to {name} at most, reached in {part:.0%} of the windows, "
+        words += f"{full.mean():.0%} over the run"
         strength = 0.7 * part if part > 0.5 and seen.own_load[at].max(initial=0.0) > 1 else 0.0
         if best is None or strength > best[0]:
             best = strength, words

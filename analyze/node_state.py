@@ -1,4 +1,5 @@
-"""Everything that load and throughput say of one node: window, service times, work units, N*, states, speeds."""
+"""Everything that load and throughput say of one node: window, service times, work units, N*, states,
+speeds."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ FINEST_NS = 10_000_000
 
 @dataclass(frozen=True)
 class NodeState:
-    """Of one node. Series have one value per window between neighbouring `edges_ns`; throughput in work units/s."""
+    """Of one node. Series have one value per window between neighbouring `edges_ns`; throughput in work
+    units/s."""
 
     node: int
     edges_ns: Int

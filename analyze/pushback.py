@@ -1,9 +1,10 @@
-"""Where a queue began, how it travelled up the tiers, and where it overflowed (Wang IV; Pu, slides; milliScope 3).
+"""Where a queue began, how it travelled up the tiers, and where it overflowed (Wang IV; Pu, slides;
+milliScope 3).
 
-A caller's queue holds the calls that it works on itself and those that wait for the tiers below. Only the first
-kind is its own: `own_load` takes the second away, so that a slow database does not make its callers look
-guilty. The node whose own load rises is where the congestion is; the nodes above it whose load rises while
-their own does not are pushed back.
+A caller's queue holds the calls that it works on itself and those that wait for the tiers below. Only the
+first kind is its own: `own_load` takes the second away, so that a slow database does not make its callers
+look guilty. The node whose own load rises is where the congestion is; the nodes above it whose load rises
+while their own does not are pushed back.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class NodeLoad:
 def node_loads(calls: Mapping[str, NDArray[Any]], stay: Stays, edges_ns: Int) -> list[NodeLoad]:
     """Load and own load of every called node in the windows between `edges_ns`.
 
-    A synchronous caller has one call open per call that waits; where it makes several at once, own load would be
-    too low, so that it is bounded below by zero in every window.
+    A synchronous caller has one call open per call that waits; where it makes several at once, own load would
+    be too low, so that it is bounded below by zero in every window.
     """
     out = []
     for node in np.unique(calls["server_node"]):
@@ -76,7 +77,8 @@ def episodes(values: Float, threshold: float, *, join: int = 2) -> list[tuple[in
 
 @dataclass(frozen=True)
 class Rise:
-    """What a node's queue did around an episode. `onset` and `peak` are windows; excess in call-windows above usual."""
+    """What a node's queue did around an episode. `onset` and `peak` are windows; excess in call-windows above
+    usual."""
 
     node: int
     onset: int
@@ -113,7 +115,8 @@ def rises(loads: list[NodeLoad], first: int, last: int, *, before: int = 10) -> 
 
 @dataclass(frozen=True)
 class Lag:
-    """By how many windows `upper` follows `lower` (negative: leads), with the 90 % bootstrap interval and r there."""
+    """By how many windows `upper` follows `lower` (negative: leads), with the 90 % bootstrap interval and r
+    there."""
 
     lower: int
     upper: int

@@ -2,11 +2,13 @@
 
 All from the tap: first byte of the request to last byte of the response. A closed loop of users that wait for
 slow answers sends fewer requests while the system is slow, so that percentiles over calls understate what a
-steady stream of users would have met (coordinated omission); `OMISSION` says so wherever percentiles are shown.
+steady stream of users would have met (coordinated omission); `OMISSION` says so wherever percentiles are
+shown.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +20,13 @@ from tapscope.analyze.load import Int
 from tapscope.analyze.service_time import Float
 
 OMISSION = (
-    "Calls that were not sent because their sender waited are not in it (coordinated omission): percentiles are "
-    "those of calls, not of moments."
+    "Calls that were not sent because their sender waited are not in it (coordinated omission): "
+    "percentiles are those of calls, not of moments."
 )
 
 VLRT_FACTOR = 10
-"""Times the mean from which a response time is very long (one to two orders of magnitude, METHOD section 1)."""
+"""Times the mean from which a response time is very long (one to two orders of magnitude, METHOD section
+1)."""
 
 VLRT_LEAST_NS = 100_000_000
 """And at least this: ten times nothing is still nothing that a user would notice."""
@@ -33,10 +36,11 @@ SIGNIFICANT_BITS = 7
 
 
 class Histogram:
-    """Counts of int64 values in buckets of a relative width of 1/2**SIGNIFICANT_BITS, exact below that many units.
+    """Counts of int64 values in buckets of a relative width of 1/2**SIGNIFICANT_BITS, exact below that many
+    units.
 
-    The layout of HdrHistogram: a bucket is what is left of a value when all bits but the leading ones are dropped.
-    Merging histograms adds counts, so that percentiles of parts give percentiles of the whole.
+    The layout of HdrHistogram: a bucket is what is left of a value when all bits but the leading ones are
+    dropped. Merging histograms adds counts, so that percentiles of parts give percentiles of the whole.
     """
 
     def __init__(self) -> None:
@@ -60,7 +64,8 @@ class Histogram:
         return int(self.counts.sum())
 
     def percentile(self, share: float) -> float:
-        """The value that `share` (0 to 1) of all values do not exceed, as the middle of its bucket; NaN when empty."""
+        """The value that `share` (0 to 1) of all values do not exceed, as the middle of its bucket; NaN when
+        empty."""
         total = len(self)
         if not total:
             return float("nan")
@@ -126,7 +131,8 @@ def vlrt(took_ns: Int, factor: float = VLRT_FACTOR) -> tuple[NDArray[np.bool_], 
 
 @dataclass(frozen=True)
 class Mode:
-    """A hump of the distribution: where it peaks, from where to where it goes (ns), and its share of the calls."""
+    """A hump of the distribution: where it peaks, from where to where it goes (ns), and its share of the
+    calls."""
 
     peak_ns: float
     low_ns: float
@@ -137,14 +143,16 @@ class Mode:
 
 
 LADDER_NS = {"1 s": 1e9, "3 s": 3e9, "7 s": 7e9, "15 s": 15e9}
-"""When a client sends its SYN again: 1 s first, doubled each time (Linux; RFC 6298). Older systems begin at 3 s."""
+"""When a client sends its SYN again: 1 s first, doubled each time (Linux; RFC 6298). Older systems begin at 3
+s."""
 
 DIP = 0.5
 """Two humps are two modes where the density between them falls below this share of the smaller one."""
 
 
 def modes(took_ns: Int, least: int = 5) -> list[Mode]:
-    """Modes of the distribution on a log scale (density smoothed over a tenth of an octave and more), shortest first."""
+    """Modes of the distribution on a log scale (density smoothed over a tenth of an octave and more),
+    shortest first."""
     took = took_ns[took_ns > 0]
     if len(took) < least:
         return []
@@ -158,7 +166,7 @@ def modes(took_ns: Int, least: int = 5) -> list[Mode]:
     borders = _valleys(smooth)
     main = None
     found = []
-    for low, high in zip(borders[:-1], borders[1:], strict=True):
+    for low, high in itertools.pairwise(borders):
         count = float(density[low:high].sum())
         if count < least:
             continue
@@ -199,7 +207,8 @@ def _valleys(smooth: Float) -> list[int]:
 
 
 def concurrent(calls: Mapping[str, NDArray[Any]], row: int) -> NDArray[np.int64]:
-    """Rows of the calls that were inside the same node during call `row` (itself left out), in order of arrival."""
+    """Rows of the calls that were inside the same node during call `row` (itself left out), in order of
+    arrival."""
     begin, end = int(calls["arrive_ns"][row]), int(calls["depart_ns"][row])
     if end < 0:
         end = int(calls["request_end_ns"][row])

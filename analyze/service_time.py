@@ -34,7 +34,8 @@ mean would be too low by a sixth for service times that vary like an exponential
 
 @dataclass(frozen=True)
 class ServiceTimes:
-    """Of one node. `ns` and `samples` have the shape (epochs, classes); `ns` is NaN where a class was never seen."""
+    """Of one node. `ns` and `samples` have the shape (epochs, classes); `ns` is NaN where a class was never
+    seen."""
 
     edges_ns: Int
     classes: Int
@@ -68,7 +69,8 @@ def service_times(
 ) -> ServiceTimes:
     """Estimate the service times of a node's classes.
 
-    `stay` is `load.stays(calls)`, `intra_node_ns` the column of trace_calls in the order of calls (-1 unknown).
+    `stay` is `load.stays(calls)`, `intra_node_ns` the column of trace_calls in the order of calls (-1
+    unknown).
     """
     here = (calls["server_node"] == node) & stay.inside & stay.departed & (intra_node_ns >= 0)
     rows = np.flatnonzero(here)

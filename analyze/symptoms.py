@@ -1,8 +1,8 @@
 """When users were hurt: episodes of long queues at the entry, and transactions that took very long.
 
-An episode is a stretch of windows in which an entry node held many more calls than it usually does, or in which
-very long transactions were under way. Setting a connection up belongs to a transaction: a client whose SYN was
-dropped waits a second before the server hears of it.
+An episode is a stretch of windows in which an entry node held many more calls than it usually does, or in
+which very long transactions were under way. Setting a connection up belongs to a transaction: a client whose
+SYN was dropped waits a second before the server hears of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ JOIN_NS = 150_000_000
 
 @dataclass(frozen=True)
 class Episode:
-    """A stretch of time in which users were hurt. `roots` are rows of calls: very long transactions under way in it."""
+    """A stretch of time in which users were hurt. `roots` are rows of calls: very long transactions under way
+    in it."""
 
     begin_ns: int
     end_ns: int
@@ -38,7 +39,8 @@ class Episode:
 
 @dataclass(frozen=True)
 class Transactions:
-    """Transactions as their users met them: rows of calls, when they asked (SYN included), when they were answered."""
+    """Transactions as their users met them: rows of calls, when they asked (SYN included), when they were
+    answered."""
 
     rows: NDArray[np.int64]
     begin_ns: Int

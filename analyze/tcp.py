@@ -78,9 +78,11 @@ def _listener(connections: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) 
 
 
 def set_up_ns(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[Any]]) -> Int:
-    """What setting up its connection added to each call, ns: SYN to handshake for the first call on it, else 0.
+    """What setting up its connection added to each call, ns: SYN to handshake for the first call on it, else
+    0.
 
-    A client that opens a connection for a request waits for both; the server's own log knows of the second only.
+    A client that opens a connection for a request waits for both; the server's own log knows of the second
+    only.
     """
     out = np.zeros(len(calls["conn"]), dtype=np.int64)
     if not len(out):

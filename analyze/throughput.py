@@ -25,8 +25,9 @@ MISFIT = 0.05
 def work_unit_ns(service_ns: Float, calls: NDArray[Any]) -> float:
     """The largest unit of which the classes' service times are whole multiples, within `MISFIT`; ns.
 
-    Both arguments have one value per class: service time and number of calls. NaN when no class is known. Where
-    no unit fits, the finest: units are a scale, and what is counted (service time over unit) is not rounded.
+    Both arguments have one value per class: service time and number of calls. NaN when no class is known.
+    Where no unit fits, the finest: units are a scale, and what is counted (service time over unit) is not
+    rounded.
     """
     known = np.isfinite(service_ns) & (service_ns > 0) & (calls > 0)
     if not known.any():
@@ -44,8 +45,8 @@ def work_unit_ns(service_ns: Float, calls: NDArray[Any]) -> float:
 def work_units(begin_ns: Int, end_ns: Int, units: Float, edges_ns: Int, *, spread: bool = False) -> Float:
     """Work units of each window between neighbouring edges.
 
-    `begin_ns`, `end_ns` and `units` have one value per completed call. With `spread` a call's units are shared
-    evenly over [begin, end); else they count where it ends. O(n log n), O(windows) in memory.
+    `begin_ns`, `end_ns` and `units` have one value per completed call. With `spread` a call's units are
+    shared evenly over [begin, end); else they count where it ends. O(n log n), O(windows) in memory.
     """
     if not spread:
         window = np.searchsorted(edges_ns, end_ns, side="right") - 1

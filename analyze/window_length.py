@@ -2,8 +2,8 @@
 
 Too short a window blurs the main sequence: a call works in one window and counts in the next, and few
 completions make noise. Too long a one averages short congestions away. So: the shortest window at which
-normalised throughput still tracks load, by the share of the throughput's variance that load explains while the
-node is not full (there, throughput should be load over service time and nothing else).
+normalised throughput still tracks load, by the share of the throughput's variance that load explains while
+the node is not full (there, throughput should be load over service time and nothing else).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ PAPER_NS = 50_000_000
 
 @dataclass(frozen=True)
 class WindowLength:
-    """The window chosen, ns, with the correlation at every candidate (NaN: too few windows) and the reason."""
+    """The window chosen, ns, with the correlation at every candidate (NaN: too few windows) and the
+    reason."""
 
     width_ns: int
     candidates_ns: Int

@@ -1,8 +1,8 @@
 """What a node was doing in each window: normal, congested, stalled or idle; and how fast it went when full.
 
-A window is congested when its load is above N* (Wang, III-C). Of those, windows with next to no throughput are
-stalls: the node stood still while calls were inside (POIs, IV-A). Full windows at several distinct throughputs
-mean a node that changes its speed (P-states, IV-C; a quota; a neighbour).
+A window is congested when its load is above N* (Wang, III-C). Of those, windows with next to no throughput
+are stalls: the node stood still while calls were inside (POIs, IV-A). Full windows at several distinct
+throughputs mean a node that changes its speed (P-states, IV-C; a quota; a neighbour).
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ FEWEST_WINDOWS = 40
 
 
 def classify(load: Float, throughput: Float, n_star: float, capacity: float) -> NDArray[np.uint8]:
-    """WindowState of each window. `throughput` and `capacity` have one unit; without an N* (NaN) nothing is congested.
+    """WindowState of each window. `throughput` and `capacity` have one unit; without an N* (NaN) nothing is
+    congested.
 
     A stall needs no N*: a window with load above one, whose throughput is next to nothing although the calls
     inside could have been served at their usual pace, is one. `capacity` is then the usual throughput.
@@ -67,7 +68,8 @@ def intervals(edges_ns: Int, chosen: NDArray[np.bool_]) -> tuple[Int, Int]:
 
 @dataclass(frozen=True)
 class SpeedLevels:
-    """Throughput levels of full windows, lowest first: per second, share of windows, and the level of each window.
+    """Throughput levels of full windows, lowest first: per second, share of windows, and the level of each
+    window.
 
     `of_window` is -1 for windows that were not full.
     """
@@ -90,9 +92,10 @@ def lowest(begin_ns: Int, end_ns: Int, edges_ns: Int) -> NDArray[np.int64]:
 def speed_levels(throughput: Float, full: NDArray[np.bool_]) -> SpeedLevels:
     """Levels of throughput among full windows: a Gaussian mixture whose size is chosen by BIC.
 
-    `full` are windows in which the load never fell below N* (`lowest`) and that are no stalls: where it did for a
-    moment, throughput is lower for want of calls. Neighbouring levels that are less than APART or two standard deviations from each other are one, and levels
-    that hold less than SMALLEST_LEVEL of the windows go to their neighbour.
+    `full` are windows in which the load never fell below N* (`lowest`) and that are no stalls: where it did
+    for a moment, throughput is lower for want of calls. Neighbouring levels that are less than APART or two
+    standard deviations from each other are one, and levels that hold less than SMALLEST_LEVEL of the windows
+    go to their neighbour.
     """
     of_window = np.full(len(throughput), -1, dtype=np.int8)
     rows = np.flatnonzero(full)

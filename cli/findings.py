@@ -54,9 +54,9 @@ def show(listed: Sequence[dict[str, Any]]) -> None:
         return
     for number, record in enumerate(listed, start=1):
         print(
-            f"{number}. {utc(record['begin_ns'])} UTC, {record['length_ms']:.0f} ms: queue of {record['entry']} up to "
-            f"{record['peak_queue']:.1f} (usually {record['usual_queue']:.1f}); longest response "
-            f"{record['longest_ms']:.0f} ms, {record['very_long']} very long transactions"
+            f"{number}. {utc(record['begin_ns'])} UTC, {record['length_ms']:.0f} ms: queue of "
+            f"{record['entry']} up to {record['peak_queue']:.1f} (usually {record['usual_queue']:.1f}); "
+            f"longest response {record['longest_ms']:.0f} ms, {record['very_long']} very long transactions"
         )
         began = f"began at {record['origin']}" if record["origin"] else "no node's own queue rose"
         print(f"   {began}; cause: {record['cause']}")

@@ -24,10 +24,10 @@ from tapscope.cli.options import JSON, RUN, Duration
 def findings(run_path: Path, width_ns: int, as_json: bool) -> None:
     """Explain every episode of long queues or very long transactions.
 
-    An episode begins where an entry node holds many more calls than usual, or where a transaction takes ten times
-    the mean and more. Where its queue began is the node whose own queue rose: calls that wait for the nodes below
-    do not count. Mechanisms are looked for in what the tap saw of that node and in its host's logs
-    (tapscope load-hosts); "unknown" lists what was ruled out.
+    An episode begins where an entry node holds many more calls than usual, or where a transaction takes ten
+    times the mean and more. Where its queue began is the node whose own queue rose: calls that wait for the
+    nodes below do not count. Mechanisms are looked for in what the tap saw of that node and in its host's
+    logs (tapscope load-hosts); "unknown" lists what was ruled out.
     """
     from tapscope.cli import findings as listing
     from tapscope.cli.output import print_json
