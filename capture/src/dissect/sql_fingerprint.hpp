@@ -28,6 +28,13 @@ enum class SqlDialect : std::uint8_t {
     postgres,  // "quoted" identifiers, $1 placeholders, $tag$ strings, nested comments, backslashes only in E'..'
 };
 
+namespace sql {
+template <SqlDialect D>
+class SqlTokens;
+template <SqlDialect D>
+class SqlScanner;
+}  // namespace sql
+
 // Literals recorded per statement; those beyond are counted only.
 inline constexpr std::size_t kMaxSqlLiterals = 256;
 
@@ -51,7 +58,9 @@ public:
 
 private:
     template <SqlDialect D>
-    friend class SqlScanner;
+    friend class sql::SqlTokens;
+    template <SqlDialect D>
+    friend class sql::SqlScanner;
 
     static constexpr std::size_t kSentinel =
         16;  // blanks in front, so that looking back needs no bounds check
