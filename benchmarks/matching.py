@@ -1,87 +1,255 @@
-"""Cost of matching: CPU time over the number of calls and over the load, next to first come, first served.
+"""Cost of matching one node: calls per second of CPU, and memory, over the number of calls and over the load.
 
-    python benchmarks/matching.py [SECONDS]
+    python benchmarks/matching.py [--calls N ...] [--in-flight L ...]
 
-The input is the simulator of the tests, whose statements look alike and whose gaps have no memory: a hard
-case. The baseline (each child goes to the request that has waited longest) is what a matcher costs that does
-not think, and the floor that its accuracy must beat. Memory is not shown here; see trace_capture.py.
+The node is generated: requests of 12 classes arrive at random, each makes its own chain of one to nine calls
+of 18 classes, gaps are lognormal, and a request holds one connection while it works. With content, the key of
+the request is a literal of six calls in ten. Rows are made and pushed in chunks, so that what is measured is
+the stream: its memory must not grow with the number of calls. Every line is a process of its own. The
+baselines of benchmarks/baselines are run beside it where they end in reasonable time.
 """
 
 from __future__ import annotations
 
+import argparse
+import heapq
+import json
+import resource
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from simulator import APP, DB, Simulation, simulate
+from baselines import first_come_first_served, wap5
+from baselines.node import Node
 from trace_capture import machine
 
-from tapscope.reconstruct.match.links import links
-from tapscope.store.codes import EvidenceMode
+from tapscope.reconstruct import _kernel
+from tapscope.store.tables import Table
+
+Ints = NDArray[np.int64]
+Rows = dict[str, NDArray[np.generic]]
+
+REQUEST_CLASSES, CALL_CLASSES, MOST_CALLS = 12, 18, 9
+GAP_NS, ANSWER_NS, SPREAD = 600_000.0, 900_000.0, 0.8
+PARENTS_PER_CHUNK = 20_000
+MOST_FOR_BASELINES = 100_000
+"""Calls up to which the baselines, which are written in Python, are run."""
 
 
-def first_come_first_served(world: Simulation) -> np.ndarray:
-    """Parent of each call to the database: the request at the application that has waited longest."""
-    calls = world.tables["calls"]
-    requests = np.flatnonzero(calls["server_node"] == APP)
-    found = np.full(len(calls["conn"]), -1)
-    idle_since: dict[int, int] = {}
-    events = [(int(calls["arrive_ns"][r]), 0, int(r), -1) for r in requests]
-    events += [(int(calls["depart_ns"][r]), 3, int(r), -1) for r in requests if calls["depart_ns"][r] >= 0]
-    for c in np.flatnonzero(calls["server_node"] == DB):
-        events.append((int(calls["arrive_ns"][c]), 1, int(c), -1))
-        if calls["depart_ns"][c] >= 0:
-            events.append((int(calls["depart_ns"][c]), 2, int(c), -1))
-    for at, kind, row, _ in sorted(events):
-        if kind == 0:
-            idle_since[row] = at
-        elif kind == 1 and idle_since:
-            found[row] = min(idle_since, key=idle_since.__getitem__)
-            del idle_since[found[row]]
-        elif kind == 2 and found[row] >= 0:
-            idle_since[int(found[row])] = at
-        elif kind == 3:
-            idle_since.pop(row, None)
-    return found
+@dataclass
+class Chunk:
+    """Rows in the order of time, the true parent of every child, and the time up to which all are there."""
+
+    parents: Rows
+    children: Rows
+    true_parent: Ints
+    until_ns: int
 
 
-def row(world: Simulation) -> str:
-    """One line of the table."""
-    calls = world.tables["calls"]
-    at_app = (calls["server_node"] == APP) & (calls["depart_ns"] >= 0)
-    stay = (calls["depart_ns"] - calls["arrive_ns"])[at_app].sum()
-    in_flight = stay / (world.end_ns - world.begin_ns)
-    children = calls["server_node"] == DB
-    cells = [f"{len(children):9d} {in_flight:9.1f}"]
-    begin = time.process_time()
-    guessed = first_come_first_served(world)
-    baseline = time.process_time() - begin
-    cells.append(f"{baseline:8.2f} {100 * (guessed == world.true_parent)[children].mean():6.1f}")
-    for mode in (EvidenceMode.NOIDS, EvidenceMode.TIMING):
+def _tokens(count: int, hashes: NDArray[np.uint64], has: NDArray[np.bool_]) -> Rows:
+    offset = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(has, out=offset[1:])
+    kept = hashes[has]
+    return {"token_offset": offset, "token_slot": np.full(len(kept), 7, dtype=np.uint32), "token_hash": kept}
+
+
+def _held_connections(arrive: Ints, depart: Ints, free: list[int], busy: list[tuple[int, int]]) -> Ints:
+    """A connection for every request; the one given back last is taken first, as most pools do."""
+    out = np.empty(len(arrive), dtype=np.int64)
+    for i, (begin, end) in enumerate(zip(arrive.tolist(), depart.tolist(), strict=True)):
+        while busy and busy[0][0] <= begin:
+            free.append(heapq.heappop(busy)[1])
+        conn = free.pop() if free else len(free) + len(busy)
+        heapq.heappush(busy, (end, conn))
+        out[i] = conn
+    return out
+
+
+def generate(calls: int, in_flight: float, content: bool) -> Iterator[Chunk]:
+    """Chunks of one node's rows with about `calls` children and so many requests in flight on average."""
+    shape = np.random.default_rng(7)
+    length = shape.integers(1, MOST_CALLS + 1, REQUEST_CLASSES)
+    chain = shape.integers(0, CALL_CLASSES, (REQUEST_CLASSES, MOST_CALLS))
+    copies = shape.random((REQUEST_CLASSES, MOST_CALLS)) < 0.6
+    stay = float((GAP_NS * (length + 1) + ANSWER_NS * length).mean()) * np.exp(SPREAD**2 / 2)
+    rng = np.random.default_rng(11)
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    left, now, pushed = calls, 0, 0
+    late: tuple[NDArray[np.generic], ...] = ()
+    while left > 0:
+        count = min(PARENTS_PER_CHUNK, max(int(left / length.mean()), 1))
+        arrive = now + np.cumsum(rng.exponential(stay / in_flight, count)).astype(np.int64) + 1
+        cls = rng.integers(0, REQUEST_CLASSES, count)
+        key = rng.integers(1, 90_000, count).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        n = length[cls]
+        gaps = (GAP_NS * rng.lognormal(0, SPREAD, (count, MOST_CALLS + 1))).astype(np.int64)
+        answers = (ANSWER_NS * rng.lognormal(0, SPREAD, (count, MOST_CALLS))).astype(np.int64)
+        begin = arrive[:, None] + np.cumsum(gaps[:, :-1], axis=1) + np.cumsum(answers, axis=1) - answers
+        end = begin + answers
+        row = np.arange(count)
+        depart = end[row, n - 1] + gaps[row, n]
+        conn = _held_connections(arrive, depart, free, busy)
+        made = np.arange(MOST_CALLS) < n[:, None]
+        at, place = np.nonzero(made)
+        fresh = (
+            begin[made],
+            end[made],
+            chain[cls[at], place],
+            conn[at],
+            key[at],
+            copies[cls[at], place],
+            at + pushed,
+        )
+        rows = tuple(np.concatenate(both) for both in zip(late, fresh, strict=True)) if late else fresh
+        left -= len(at)
+        now = int(arrive[-1])
+        until = now if left > 0 else int(rows[0].max()) + 1
+        order = np.argsort(rows[0], kind="stable")
+        whole = int(np.searchsorted(rows[0][order], until))
+        late = tuple(column[order[whole:]] for column in rows)
+        begins, ends, kinds, conns, keys, copied, parent = (column[order[:whole]] for column in rows)
+        yield Chunk(
+            {
+                "cls": cls.astype(np.int64),
+                "conn": conn,
+                "arrive": arrive,
+                "request_end": arrive,
+                "response_begin": depart,
+                "depart": depart,
+                **_tokens(count, key, np.full(count, content)),
+            },
+            {
+                "cls": kinds.astype(np.int64),
+                "conn": conns,
+                "begin": begins,
+                "response_begin": ends,
+                "end": ends,
+                **_tokens(whole, keys, copied & content),
+            },
+            parent.astype(np.int64),
+            until,
+        )
+        pushed += count
+
+
+def _memory_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def run_stream(calls: int, in_flight: float, content: bool) -> dict[str, float]:
+    """One point of the curves; seconds are CPU, without what it takes to make the rows."""
+    stream = _kernel.NodeStream()
+    spent, right, count, stay = 0.0, 0, 0, 0
+    waiting: list[Ints] = []
+
+    def grade(links: Table) -> None:
+        nonlocal right, count
+        truth = np.concatenate(waiting) if waiting else np.empty(0, dtype=np.int64)
+        done = len(links["parent"])
+        right += int((links["parent"] == truth[:done]).sum())
+        count += done
+        waiting[:] = [truth[done:]]
+
+    first = last = 0
+    before = _memory_mb()
+    for chunk in generate(calls, in_flight, content):
         begin = time.process_time()
-        made, _ = links(calls, world.tables["evidence"], mode)
-        spent = time.process_time() - begin
-        right = 100 * (made["parent"] == world.true_parent)[children].mean()
-        cells.append(f"{spent:8.2f} {len(children) / spent:8.0f} {spent / baseline:6.1f}x {right:6.1f}")
+        stream.push(chunk.parents, chunk.children)
+        stream.advance(chunk.until_ns)
+        spent += time.process_time() - begin
+        waiting.append(chunk.true_parent)
+        grade(stream.take())
+        stay += int((chunk.parents["depart"].astype(np.int64) - chunk.parents["arrive"]).sum())
+        first, last = first or int(chunk.parents["arrive"][0]), chunk.until_ns
+    begin = time.process_time()
+    stream.finish()
+    spent += time.process_time() - begin
+    grade(stream.take())
+    counted = stream.counters()
+    return {
+        "calls": count,
+        "in_flight": stay / (last - first),
+        "seconds": spent,
+        "right": right / count,
+        "kept_mb": counted["most_kept_bytes"] / 1e6,
+        "grown_mb": _memory_mb() - before,
+    }
+
+
+def run_baseline(name: str, calls: int, in_flight: float) -> dict[str, float]:
+    """A baseline over the same rows, in one piece."""
+    chunks = list(generate(calls, in_flight, content=False))
+    parents = {k: np.concatenate([c.parents[k] for c in chunks]) for k in ("cls", "arrive", "depart")}
+    children = {k: np.concatenate([c.children[k] for c in chunks]) for k in ("cls", "begin", "end")}
+    truth = np.concatenate([c.true_parent for c in chunks])
+    node = Node(*parents.values(), *children.values())
+    begin = time.process_time()
+    found = {"FCFS": first_come_first_served, "WAP5": wap5}[name](node)
+    return {
+        "seconds": time.process_time() - begin,
+        "right": float((found == truth).mean()),
+        "calls": len(truth),
+    }
+
+
+def _point(kind: str, calls: int, in_flight: float) -> dict[str, float]:
+    """One measurement in a process of its own, so that memory is its own."""
+    command = [sys.executable, __file__, "--point", kind, str(calls), str(in_flight)]
+    made = subprocess.run(command, check=True, capture_output=True, text=True)
+    answer: dict[str, float] = json.loads(made.stdout)
+    return answer
+
+
+def line(calls: int, in_flight: float) -> str:
+    """One line of the table."""
+    with_content, by_time = _point("content", calls, in_flight), _point("timing", calls, in_flight)
+    cells = [f"{with_content['calls']:10.0f} {with_content['in_flight']:9.1f}"]
+    for made in (with_content, by_time):
+        rate = made["calls"] / made["seconds"]
+        cells.append(f"{rate:9.0f} {100 * made['right']:6.2f} {made['kept_mb']:6.1f} {made['grown_mb']:7.0f}")
+    for name in ("FCFS", "WAP5") if calls <= MOST_FOR_BASELINES else ():
+        made = _point(name, calls, in_flight)
+        cells.append(f"{made['calls'] / made['seconds']:9.0f} {100 * made['right']:6.2f}")
     return "  ".join(cells)
 
 
 def main() -> None:
-    """Two curves: over the length of the capture at one load, and over the load at one length."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
+    """Two curves: over the number of calls at 10 in flight, and over the load at 100,000 calls."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--calls", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--in-flight", type=float, nargs="*", default=[1, 3, 10, 30, 100, 300, 500])
+    parser.add_argument("--point", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.point:
+        kind, calls, in_flight = args.point[0], int(args.point[1]), float(args.point[2])
+        if kind in ("content", "timing"):
+            print(json.dumps(run_stream(calls, in_flight, kind == "content")))
+        else:
+            print(json.dumps(run_baseline(kind, calls, in_flight)))
+        return
     print(machine())
-    head = f"{'calls':>9} {'in flight':>9}  {'FCFS s':>8} {'% ok':>6}"
-    for mode in ("noids", "timing"):
-        head += f"  {mode + ' s':>8} {'calls/s':>8} {'/FCFS':>7} {'% ok':>6}"
-    print(head)
-    for length in (seconds, 2 * seconds, 4 * seconds):
-        print(row(simulate(seed=1, users=60, seconds=length)))
-    for users in (20, 120, 160, 200):
-        print(row(simulate(seed=1, users=users, seconds=seconds)))
+    print(f"{'':20}  {'with content':^31}  {'by time and class':^31}  {'FCFS':^16}  {'WAP5-style':^16}")
+    ours = f"{'calls/s':>9} {'% ok':>6} {'kept':>6} {'grown':>7}"
+    theirs = f"{'calls/s':>9} {'% ok':>6}"
+    print(f"{'calls':>10} {'in flight':>9}  {ours}  {ours}  {theirs}  {theirs}")
+    for calls in args.calls:
+        print(line(calls, 10), flush=True)
+    for in_flight in args.in_flight:
+        print(line(100_000, in_flight), flush=True)
+    print(
+        "kept: rows that wait, at most (10^6 bytes); grown: peak memory above that at the start (2^20 bytes)."
+    )
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ public:
         place();
         content_.relearn(chains_.parent_of(), keep);
         model_.estimate(chains_.parent_of(), keep);
-        content_.apply();
+        content_.score_all();
         chains_.forget();
         climb(options_.max_sweeps);
         const auto draws = decide();
@@ -89,7 +89,10 @@ public:
 private:
     void learn() {
         for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
-            if (round < options_.forward_rounds) forward();
+            if (round < options_.forward_rounds) {
+                if (round > 0) content_.apply();
+                forward();
+            }
             climb(2);
             reestimate();
         }
@@ -122,14 +125,20 @@ private:
         std::vector<std::uint16_t> drawn(candidates_.parent.size(), 0);
         const auto start = chains_.parent_of();
         find_live_pairs();
-        for (int round = 0; round < options_.draws && !stop_; ++round) {
-            draw();
-            for (std::size_t c = 0; c < start.size(); ++c) {
-                const auto p = chains_.parent_of()[c];
-                if (p != kNone) ++drawn[candidates_.find(c, p)];
+        moving_.assign(start.size(), 0);
+        std::vector<std::int32_t> moving;  // children of some live pair: among these parents they stay
+        for (const auto& [p, q] : live_) {
+            for (const auto owner : {p, q}) {
+                for (const auto c : chains_.held(owner)) {
+                    if (!moving_[c]) moving.push_back(c);
+                    moving_[c] = 1;
+                }
             }
         }
-        sample_ = chains_.parent_of();
+        for (int round = 0; round < options_.draws && !stop_; ++round) {
+            draw();
+            for (const auto c : moving) ++drawn[candidates_.find(c, chains_.parent_of()[c])];
+        }
         chains_.restore(start);
         chains_.forget();
         climb(options_.max_sweeps);
@@ -276,7 +285,7 @@ private:
         for (std::size_t c = 0; c < n; ++c) {
             double p = 1.0 / (1.0 + odds_sum[c] + kNeverSure);
             double second = p * odds_best[c];
-            if (parent_of[c] != kNone && options_.draws > 0) {
+            if (moving_[c] && parent_of[c] != kNone && options_.draws > 0) {
                 const double times = drawn[candidates_.find(c, parent_of[c])];
                 if (times < draws) p = std::min(p, (times + 0.5) / (draws + 1));
                 double most = 0;
@@ -313,7 +322,7 @@ private:
     Nearness nearness_;
     Chains chains_;
     std::vector<Pair> live_;
-    std::vector<std::int32_t> sample_;  // the last draw: parent of each child
+    std::vector<std::uint8_t> moving_;  // by child: whether draws could move it
     Random random_;
 };
 

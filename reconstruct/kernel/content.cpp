@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "key_map.hpp"
+
 namespace tapscope::match {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr double kMostFromChains = 0.9995;  // nor further than this at all
 // Calls of one request that name the same user are one piece of evidence, not several.
 constexpr double kRecallTemper = 0.6;
 constexpr double kCopiedAnyway = 0.5;  // share of copies of a slot from which on nothing is recalled for it
-constexpr double kHopeless = 1e-12;    // relative weight below which a candidate is dropped
+constexpr double kHopeless = 1e-8;     // relative weight below which a candidate is dropped
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     a ^= b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2);
@@ -196,19 +198,25 @@ double Content::score(std::int32_t p, std::size_t c) const {
         }
         if (chance != kNone) llr += std::log(matched / background_[i] + 1 - copied);
         if (copied > kCopiedAnyway) continue;  // the request itself says it
-        // What is not copied from the request may be recalled; of several habits the best one says it.
-        const auto where = Recall::place(children.cls[c], children.tokens.slot[i]);
-        double most = 0, right = 0;
-        for (const auto& expected : recalled) {
-            if (expected.where != where) continue;
-            most = std::max(most, static_cast<double>(expected.weight));
-            if (expected.value != children.tokens.hash[i]) continue;
-            right = std::max(right, static_cast<double>(expected.weight));
-        }
-        if (most > 0)
-            llr += kRecallTemper * std::log(right / background_[i] + 1 - (right > 0 ? right : most));
+        llr += recall_score(recalled, c, i);
     }
     return llr;
+}
+
+// What is not copied from the request may be recalled; of several habits the best one says it.
+double Content::recall_score(std::span<const Recall::Expected> recalled, std::size_t c,
+                             std::int64_t token) const {
+    const auto& children = problem_.children;
+    const auto where = Recall::place(children.cls[c], children.tokens.slot[token]);
+    double most = 0, right = 0;
+    for (const auto& expected : recalled) {
+        if (expected.where != where) continue;
+        most = std::max(most, static_cast<double>(expected.weight));
+        if (expected.value != children.tokens.hash[token]) continue;
+        right = std::max(right, static_cast<double>(expected.weight));
+    }
+    if (most <= 0) return 0;
+    return kRecallTemper * std::log(right / background_[token] + 1 - (right > 0 ? right : most));
 }
 
 // E-step of one pair: whom child c's tokens were copied from, if p made it with this responsibility.
@@ -283,9 +291,55 @@ void Content::step() {
 }
 
 void Content::score_all() {
-    for (std::size_t c = 0; c < problem_.children.size(); ++c) {
+    // What score() says, with what all candidates of one form share looked up once for each child.
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
+    std::vector<double> log_miss(copied_.size());
+    for (std::size_t k = 0; k < copied_.size(); ++k) log_miss[k] = std::log(1 - copied_[k]);
+    struct Shared {
+        std::size_t child = std::numeric_limits<std::size_t>::max();  // that it was looked up for
+        double missed = 0;                                            // when no token is a copy
+        std::vector<std::pair<std::int64_t, std::int32_t>>
+            open;                              // tokens that can be, and their opportunities
+        std::vector<std::int64_t> recallable;  // tokens that need not be
+    };
+    KeyMap forms;
+    std::vector<std::int32_t> form_at(form_.size());
+    for (std::size_t p = 0; p < form_.size(); ++p)
+        form_at[p] = forms.insert(std::max<std::uint64_t>(form_[p], 1));
+    std::vector<Shared> of_form(static_cast<std::size_t>(forms.size()));
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
         for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
-            candidates_.content[i] = static_cast<float>(score(candidates_.parent[i], c));
+            const auto p = candidates_.parent[i];
+            auto& shared = of_form[static_cast<std::size_t>(form_at[p])];
+            if (shared.child != c) {
+                shared.child = c;
+                shared.missed = 0;
+                shared.open.clear();
+                shared.recallable.clear();
+                for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
+                    const auto chance = opportunity(form_[p], children.cls[c], children.tokens.slot[t]);
+                    if (chance == kNone || copied_[chance] <= kCopiedAnyway) shared.recallable.push_back(t);
+                    if (chance == kNone) continue;
+                    shared.open.emplace_back(t, chance);
+                    shared.missed += log_miss[chance];
+                }
+            }
+            double llr = shared.missed;
+            for (const auto& [t, chance] : shared.open) {
+                double matched = 0;
+                for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
+                    if (parents.tokens.hash[j] != children.tokens.hash[t]) continue;
+                    if (const auto* r = rule(p, j, c, t)) matched += r->weight;
+                }
+                if (matched <= 0) continue;
+                llr += std::log(matched / background_[t] + 1 - copied_[chance]) - log_miss[chance];
+            }
+            if (const auto recalled = recall_.of(p); !recalled.empty()) {
+                for (const auto t : shared.recallable) llr += recall_score(recalled, c, t);
+            }
+            candidates_.content[i] = static_cast<float>(llr);
         }
     }
 }

@@ -11,6 +11,7 @@
 // mismatches look like somebody else's. Later they are learned again from assignments of whole chains.
 #pragma once
 
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -56,11 +57,13 @@ public:
     // with `keep` (0: forgotten).
     void relearn(const std::vector<std::int32_t>& parent_of, double keep = 0.0);
 
-    // Scores the content of all candidates; removes those whose weight is hopeless.
+    // Scores the content of all candidates; removes those whose weight is hopeless, while no child has a parent yet.
     void apply() {
         score_all();
         drop_hopeless();
     }
+    // Scores the content of all candidates.
+    void score_all();
 
 private:
     struct Rule {
@@ -75,9 +78,9 @@ private:
     void find_rules(std::int32_t p, std::size_t c);
     void step();
     double score(std::int32_t p, std::size_t c) const;
+    double recall_score(std::span<const Recall::Expected> recalled, std::size_t c, std::int64_t token) const;
     void count(std::int32_t p, std::size_t c, double responsibility);
     void reweigh(double most);
-    void score_all();
     void drop_hopeless();
     template <class F>
     void for_matches(std::int32_t p, std::size_t c, F&& f) const;

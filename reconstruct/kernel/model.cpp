@@ -20,8 +20,7 @@ constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (
 constexpr float kGapTemper = 0.7f;
 // The order of starts repeats in part what the gaps say.
 constexpr float kOrderTemper = 0.5f;
-constexpr int kLoads = 12;                    // octaves of load that are told apart; 0 stands for any load
-constexpr std::size_t kDenseCells = 1 << 22;  // 16 MB
+constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.98, kPriorWeight = 2.0;
 
@@ -385,7 +384,12 @@ const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::i
         return cells_[at];
     }
     const auto n = static_cast<std::size_t>(n_states());
-    auto& at = dense_[((static_cast<std::size_t>(a) * n + previous_cls) * n + next_cls) * kLoads + load];
+    auto& block = dense_[(static_cast<std::size_t>(a) * n + previous_cls) * n + next_cls];
+    if (block == kNone) {
+        block = static_cast<std::int32_t>(blocks_.size());
+        blocks_.emplace_back().fill(kNone);
+    }
+    auto& at = blocks_[static_cast<std::size_t>(block)][static_cast<std::size_t>(load)];
     if (at == kNone) {
         at = static_cast<std::int32_t>(cells_.size());
         cells_.push_back(make_cell(a, previous_cls, next_cls, load));
@@ -395,7 +399,8 @@ const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::i
 
 void Model::forget_cells() {
     const auto n = static_cast<std::size_t>(n_states());
-    const auto size = static_cast<std::size_t>(problem_.parents.n_classes) * n * n * kLoads;
+    const auto size = static_cast<std::size_t>(problem_.parents.n_classes) * n * n;
+    blocks_.clear();
     dense_.assign(size <= kDenseCells ? size : 0, kNone);
     cells_key_.clear(2048);
     cells_.clear();

@@ -13,6 +13,7 @@
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,8 @@
 #include "problem.hpp"
 
 namespace tapscope::match {
+
+inline constexpr int kLoads = 12;  // octaves of load that are told apart; 0 stands for any load
 
 inline constexpr std::int32_t kEnd = -1;  // as next child
 
@@ -139,7 +142,8 @@ private:
     std::vector<float> orphan_;  // by child class
 
     // Memo of make_cell: a dense table of positions in cells_ where the node has few classes, else a map.
-    mutable std::vector<std::int32_t> dense_;
+    mutable std::vector<std::int32_t> dense_;                       // by step, into blocks_
+    mutable std::vector<std::array<std::int32_t, kLoads>> blocks_;  // by load, into cells_
     mutable KeyMap cells_key_;
     mutable std::vector<Cell> cells_;
     mutable std::vector<Histogram> gap_tables_;  // log density per ns

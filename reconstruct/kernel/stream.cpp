@@ -127,6 +127,18 @@ std::size_t NodeStream::first_from(Time at, std::size_t low) const noexcept {
     return static_cast<std::size_t>(std::lower_bound(from, begin_.end(), at) - begin_.begin());
 }
 
+// Counts the candidate parents of the children that came so far, roughly: the parents in flight. Rows are complete up to
+// now_, and none is dropped before there is a matcher.
+void NodeStream::count_candidates(bool finished) {
+    while (counted_ < begin_.size() && candidates_ <= stretch_.first_candidates &&
+           (finished || begin_[counted_] + kSlack < now_)) {
+        const Time at = begin_[counted_++];
+        while (arrived_ < arrive_.size() && arrive_[arrived_] <= at) departures_.push(depart_[arrived_++]);
+        while (!departures_.empty() && departures_.top() < at) departures_.pop();
+        candidates_ += departures_.size();
+    }
+}
+
 // Of the children [low, high], the one at whose begin the fewest parents are in flight; the first of them.
 std::size_t NodeStream::quietest(std::size_t low, std::size_t high) const {
     std::vector<Time> departures;
@@ -159,7 +171,8 @@ NodeStream::Border NodeStream::next_border(bool finished) const {
     const auto children = matcher_ ? stretch_.children : stretch_.first_children;
     const auto length = matcher_ ? stretch_.length_ns : stretch_.first_ns;
     const Time start = begin_[first];
-    const auto low = std::min(first + children, first_from(start + length, first));
+    auto low = std::min(first + children, first_from(start + length, first));
+    if (!matcher_ && candidates_ > stretch_.first_candidates) low = std::min(low, counted_);
     const auto high = std::min(low + children / 4, first_from(start + length + length / 4, low));
     const auto begin_or = [&](std::size_t c, Time otherwise) { return c < n ? begin_[c] : otherwise; };
     const Time ahead_from = std::min(begin_or(high, kForever), start + length + length / 4);
@@ -181,6 +194,7 @@ NodeStream::Border NodeStream::next_border(bool finished) const {
 
 void NodeStream::advance(Time now) {
     now_ = std::max(now_, now);
+    if (!matcher_) count_candidates(false);
     for (Border border = next_border(false); border.known && !stop_; border = next_border(false))
         match(border);
 }
@@ -190,6 +204,7 @@ void NodeStream::finish() {
         if (!column->empty()) now_ = std::max(now_, column->back());
     }
     advance(now_);
+    if (!matcher_) count_candidates(true);
     for (Border border = next_border(true); border.known && !stop_; border = next_border(true)) match(border);
 }
 

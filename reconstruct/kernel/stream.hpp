@@ -10,7 +10,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <queue>
 #include <vector>
 
 #include "assign.hpp"
@@ -20,14 +22,15 @@
 namespace tapscope::match {
 
 struct StretchOptions {
-    std::size_t first_children = 49'152;  // of the stretch that teaches the model
-    std::size_t children = 8'192;         // of every later one; up to a quarter more, to find a quiet place
-    std::size_t ahead = 2'048;            // of the next stretch, looked at where the border is not quiet
-    Time first_ns = 600'000'000'000;      // and no longer than this,
-    Time length_ns = 30'000'000'000;      // or this,
-    Time ahead_ns = 5'000'000'000;        // or this
-    Time patience_ns = 120'000'000'000;   // after which an unanswered parent makes no more children
-    std::size_t carried = 16;             // latest children of an open parent that the next stretch sees
+    std::size_t first_children = 49'152;       // of the stretch that teaches the model
+    std::size_t first_candidates = 1'500'000;  // of its children together: what learning costs
+    std::size_t children = 8'192;        // of every later one; up to a quarter more, to find a quiet place
+    std::size_t ahead = 2'048;           // of the next stretch, looked at where the border is not quiet
+    Time first_ns = 600'000'000'000;     // and no longer than this,
+    Time length_ns = 30'000'000'000;     // or this,
+    Time ahead_ns = 5'000'000'000;       // or this
+    Time patience_ns = 120'000'000'000;  // after which an unanswered parent makes no more children
+    std::size_t carried = 16;            // latest children of an open parent that the next stretch sees
 };
 
 // Rows that come in; every span has one element per row. Times are ns of any one origin.
@@ -89,6 +92,7 @@ private:
 
     Border next_border(bool finished) const;
     std::size_t first_from(Time at, std::size_t low) const noexcept;
+    void count_candidates(bool finished);
     std::size_t quietest(std::size_t low, std::size_t high) const;
     void match(const Border& border);
     void compact(const Border& border, const std::vector<std::int32_t>& parent_of);
@@ -123,6 +127,10 @@ private:
     };
     std::vector<LastUse> old_connections_;  // used in the stretch before
     std::int64_t parents_pushed_ = 0;
+    // Of the first stretch: children whose candidates are counted, parents that arrived until then, who may still be
+    // there, and the candidates.
+    std::size_t counted_ = 0, arrived_ = 0, candidates_ = 0;
+    std::priority_queue<Time, std::vector<Time>, std::greater<>> departures_;
     Time from_ = std::numeric_limits<Time>::min(), now_ = std::numeric_limits<Time>::min();
     Links decided_;
     StreamCounters counters_;
