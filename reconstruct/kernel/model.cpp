@@ -22,7 +22,7 @@ constexpr float kGapTemper = 0.7f;
 constexpr float kOrderTemper = 0.5f;
 constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
-constexpr double kParallelPrior = 0.01, kStayPrior = 0.98, kPriorWeight = 2.0;
+constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kPriorWeight = 2.0;
 
 // Share of an event among n, given the share that a coarser estimate expects.
 double discounted(double events, double n, double expected) {
