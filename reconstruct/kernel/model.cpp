@@ -22,7 +22,7 @@ constexpr float kGapTemper = 0.7f;
 constexpr float kOrderTemper = 0.5f;
 constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
-constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kPriorWeight = 2.0;
+constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
 
 // Share of an event among n, given the share that a coarser estimate expects.
 double discounted(double events, double n, double expected) {
@@ -148,7 +148,9 @@ void Model::fade(double keep) {
         made_ = orphans_;
     }
     auto fade_counts = [&](Counts& counts) {
-        for (double* x : {&counts.n, &counts.parallel, &counts.stay, &counts.chance_to_stay}) *x *= keep;
+        for (double* x : {&counts.n, &counts.parallel, &counts.stay, &counts.chance_to_stay, &counts.fresh,
+                          &counts.chance_of_fresh})
+            *x *= keep;
     };
     auto fade_gaps = [&](Histogram& gaps) {
         for (float& x : gaps) x *= static_cast<float>(keep);
@@ -200,9 +202,14 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             counts->n += 1;
             if (next == kEnd) continue;
             counts->parallel += parallel;
+            const bool stays = previous != kStart && !parallel && before_on_conn_[next] == previous;
+            if (!stays) {
+                counts->chance_of_fresh += 1;
+                counts->fresh += before_on_conn_[next] == kNone;
+            }
             if (previous == kStart || parallel) continue;
             counts->chance_to_stay += 1;
-            counts->stay += before_on_conn_[next] == previous;
+            counts->stay += stays;
         }
         const int bin = gap_bin(gap);
         if (parallel) {
@@ -326,6 +333,8 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
         out.log_parallel = static_cast<float>(std::log(kParallelPrior));
         out.log_stay = static_cast<float>(std::log(kStayPrior));
         out.log_leave = static_cast<float>(std::log(1 - kStayPrior));
+        out.log_used = static_cast<float>(std::log(kUsedPrior));
+        out.log_fresh = static_cast<float>(std::log(1 - kUsedPrior));
         return out;
     }
     const auto i3 = key3_.find(key(a, previous_cls, next_cls, 0)),
@@ -355,6 +364,13 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     const double stay = std::clamp(1 - leave3, 1e-5, 1 - 1e-5);
     out.log_stay = static_cast<float>(std::log(stay));
     out.log_leave = static_cast<float>(std::log(1 - stay));
+
+    // Where every request opens a connection of its own, one that was used before is another's.
+    const double used1 = discounted(all_.chance_of_fresh - all_.fresh, all_.chance_of_fresh, kUsedPrior);
+    const double used2 = discounted(c2.chance_of_fresh - c2.fresh, c2.chance_of_fresh, used1);
+    const double used = std::clamp(used2, 1e-4, 1 - 1e-4);
+    out.log_used = static_cast<float>(std::log(used));
+    out.log_fresh = static_cast<float>(std::log(1 - used));
 
     out.gaps = static_cast<std::int32_t>(gap_tables_.size());
     gap_tables_.push_back(log_density(gap_counts(a, previous_cls, next_cls, load)));
@@ -434,9 +450,13 @@ float Model::step(std::int32_t p, const Tip& tip, std::int32_t next) const {
     }
     if (next == kEnd) return score;
     if (previous == kStart) score += kOrderTemper * order_.evidence(p, next, gap);
-    if (previous == kStart || parallel) return score - log_idle_[next];
-    if (before_on_conn_[next] == previous) return score + c.log_stay;
-    return score + c.log_leave - log_idle_[next];
+    if (previous != kStart && !parallel) {
+        if (before_on_conn_[next] == previous) return score + c.log_stay;
+        score += c.log_leave;
+    }
+    // A new connection is one thing, one of those that are idle another.
+    if (before_on_conn_[next] == kNone) return score + c.log_fresh;
+    return score + c.log_used - log_idle_[next];
 }
 
 float Model::log_survival(std::int32_t p, std::int32_t previous, Time now) const {

@@ -84,6 +84,7 @@ private:
         float log_p = 0;  // grammar
         float log_serial = 0, log_parallel = 0;
         float log_stay = 0, log_leave = 0;
+        float log_fresh = 0, log_used = 0;  // of a connection that is not kept: new, or used by others before
         std::int32_t gaps = kNone, parallel_gaps = kNone;  // indices into gap_tables_
     };
     std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
@@ -122,6 +123,7 @@ private:
     // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
     struct Counts {
         double n = 0, parallel = 0, stay = 0, chance_to_stay = 0;
+        double fresh = 0, chance_of_fresh = 0;  // of those that did not stay: on a connection that is new
     };
     KeyMap key4_, key3_, key2_;
     std::vector<Counts> count3_, count2_;
