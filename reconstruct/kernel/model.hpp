@@ -94,6 +94,7 @@ private:
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
     void measure_load();
+    bool lends_once() const;
     void fade(double keep);
     int load_before(std::int32_t p, std::int32_t previous) const noexcept {
         return previous == kStart ? load_at_arrival_[p] : load_at_end_[previous];
@@ -116,6 +117,7 @@ private:
     std::vector<std::int32_t> before_on_conn_;  // previous child on the same connection, or kNone
     Affinity affinity_;
     bool learned_ = false;
+    bool lent_once_ = false;  // a connection serves one parent, from its first call to its last
 
     // Octave of the number of parents in flight when each parent arrived, and when each child ended.
     std::vector<std::uint8_t> load_at_arrival_, load_at_end_;

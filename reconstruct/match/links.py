@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tapscope.reconstruct.match.cycles import circling
+from tapscope.reconstruct.match.lent import lent_connections
 from tapscope.reconstruct.match.node import TokenIndex, match_node
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
@@ -42,6 +43,7 @@ def links(
     counters = {"match.pairs_too_large": 0, "match.parents_given_up": 0, "match.circles": 0}
     if n == 0:
         return out, counters
+    calls = {**calls, "conn": lent_connections(calls, evidence)}
     tokens = TokenIndex.build(evidence, mode)
     begin_ns = int(calls["arrive_ns"].min())
     serving = np.unique(calls["server_node"])
