@@ -12,8 +12,6 @@ namespace {
 constexpr double kFirstCopy = 0.5;      // first guess of what an opportunity's rules copy together
 constexpr double kMostFromAlone = 0.9;  // no rule is trusted further while calls are looked at one by one,
 constexpr double kMostFromChains = 0.9995;  // nor further than this at all
-// Calls of one request that name the same user are one piece of evidence, not several.
-constexpr double kRecallTemper = 0.6;
 constexpr double kCopiedAnyway = 0.5;  // share of copies of a slot from which on nothing is recalled for it
 constexpr double kHopeless = 1e-8;     // relative weight below which a candidate is dropped
 
@@ -216,7 +214,7 @@ double Content::recall_score(std::span<const Recall::Expected> recalled, std::si
         right = std::max(right, static_cast<double>(expected.weight));
     }
     if (most <= 0) return 0;
-    return kRecallTemper * std::log(right / background_[token] + 1 - (right > 0 ? right : most));
+    return recall_.temper() * std::log(right / background_[token] + 1 - (right > 0 ? right : most));
 }
 
 // E-step of one pair: whom child c's tokens were copied from, if p made it with this responsibility.

@@ -8,6 +8,7 @@ namespace {
 constexpr double kLeast = 0.2;          // share of hits below which a habit is none; the first links are poor
 constexpr double kEnough = 30.0;        // chances after which that is said
 constexpr double kMost = 0.9;           // no habit is trusted further: people change
+constexpr double kTemper = 0.6, kIndependent = 3.0;
 constexpr std::int32_t kMostVotes = 4;  // that a value can have ahead of the others
 constexpr std::size_t kMostHabits = 4096;   // and
 constexpr std::size_t kMostKept = 1 << 20;  // values that are kept; then the past is forgotten
@@ -67,6 +68,8 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
     expected_.clear();
     expected_by_.clear();
     std::size_t arrived = 0;
+    double recalled = 0, requests = 1;
+    std::vector<std::uint8_t> asks(parents.size(), 0);
     for (std::size_t c = 0; c < std::min(problem_.settled, parent_of.size()); ++c) {
         for (; arrived < parents.size() && parents.arrive[arrived] <= children.begin[c]; ++arrived) {
             expect(static_cast<std::int32_t>(arrived));
@@ -75,6 +78,7 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
         if (p == kNone || c < problem_.decided()) continue;
         for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
             const auto where = place(children.cls[c], children.tokens.slot[i]);
+            bool known = false;
             for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
                 const auto slot = parents.tokens.slot[j];
                 const auto name = mix(where, slot);
@@ -94,6 +98,7 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
                     named = *before;
                     habit.chances += 1;
                     habit.hits += named.value == value;
+                    known = true;
                 }
                 if (named.value == value) {
                     named.votes = std::min(named.votes + 1, kMostVotes);
@@ -102,12 +107,16 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
                 }
                 present_[key] = named;
             }
+            recalled += known;
+            requests += known && !asks[p];
+            asks[p] |= known;
         }
     }
     for (; arrived < parents.size(); ++arrived) expect(static_cast<std::int32_t>(arrived));
     for (auto& habit : habits_) {
         habit.dropped = habit.dropped || (habit.chances > kEnough && habit.hits < kLeast * habit.chances);
     }
+    temper_ = kTemper * std::min(1.0, kIndependent * requests / std::max(recalled, 1.0));
     for (std::size_t k = 0; k < expected_.size(); ++k) {
         const auto& habit = habits_[expected_by_[k]];
         const double share = habit.hits / (habit.chances + 2.0);

@@ -34,6 +34,9 @@ public:
         if (offset_.empty()) return {};
         return {expected_.data() + offset_[p], static_cast<std::size_t>(offset_[p + 1] - offset_[p])};
     }
+    // How much one recalled value counts. The calls of one request name the same things again and again: what they
+    // recall together counts as a few independent values, whatever their number.
+    double temper() const noexcept { return temper_; }
     static std::uint64_t place(std::int32_t k, std::uint32_t child_slot) noexcept {
         return static_cast<std::uint64_t>(k) << 32 | child_slot;
     }
@@ -58,6 +61,7 @@ private:
     std::unordered_map<std::uint64_t, std::int32_t> habit_of_;  // by request slot and place
     std::unordered_map<std::uint32_t, std::vector<std::int32_t>> habits_of_slot_;
     std::vector<Habit> habits_;
+    double temper_ = 0;
     std::vector<std::int64_t> offset_;
     std::vector<Expected> expected_;
     std::vector<std::int32_t> expected_by_;  // habits, while learning
