@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 from one_node import MS, SECOND, US, World, score
 
-from tapscope.store.codes import EvidenceMode, TokenKind
+from tapscope.capture import _native
+from tapscope.reconstruct.match.lent import CONNECTION_NAME, lent_connections
+from tapscope.store.codes import ID_LIKE, EvidenceMode, Protocol, TokenKind
 
 
 def _side_by_side(seed: int, rate_per_s: float, seconds: float) -> World:
@@ -106,3 +109,49 @@ def test_whose_page_it_is_tells_from_what_earlier_pages_of_that_user_named():
     assert known.paths >= 0.98
     sure = known.probability >= 0.99
     assert known.right[sure].mean() >= 0.999
+
+
+def _connection_for_each_request(seed: int, own: bool) -> World:
+    """Look-alike statements, a dozen requests in flight; `own`: each opens a connection of its own."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    for number in range(1200):
+        now += draw.expovariate(250) * SECOND
+        arrive = at = int(now)
+        calls = []
+        for _ in range(draw.randint(3, 8)):
+            begin = at + int(draw.lognormvariate(0.6, 1.0) * MS)
+            at = begin + int(draw.lognormvariate(0.8, 0.8) * MS)
+            calls.append((begin, at))
+        parent = world.serve(0, arrive, at + int(draw.lognormvariate(0.0, 0.8) * MS))
+        for k, (begin, end) in enumerate(calls):
+            world.call(parent, min(k, 1), begin, end, conn=number if own else None)
+    return world
+
+
+def test_a_connection_opened_for_a_request_is_of_that_request_alone():
+    blind = score(_connection_for_each_request(seed=3, own=False), EvidenceMode.TIMING)
+    assert blind.paths < 0.6, "the world is too easy"
+    known = score(_connection_for_each_request(seed=3, own=True), EvidenceMode.TIMING)
+    assert known.paths >= 0.8  # whole connections of look-alikes stay exchanged
+
+
+def test_avatica_lends_the_connection_that_its_calls_name():
+    """Two TCP connections carry three logical ones; a call that names none keeps its TCP connection."""
+    slot = _native.slot_of_name(CONNECTION_NAME)
+    calls = {
+        "conn": np.array([0, 0, 1, 1, 5]),
+        "request": np.array([10, 12, 14, 16, 18]),
+        "protocol": np.array([Protocol.AVATICA] * 4 + [Protocol.MYSQL]),
+    }
+    evidence = {
+        "message": np.array([14, 10, 12, 18]),
+        "slot": np.array([slot] * 4),
+        "kind": np.full(4, TokenKind.TEXT | ID_LIKE),
+        "hash": np.array([7, 7, 9, 7], dtype=np.uint64),
+    }
+    conn = lent_connections(calls, evidence)
+    assert conn[0] == conn[2]
+    assert len({conn[0], conn[1], conn[3], conn[4]}) == 4
+    assert conn[3:].tolist() == [1, 5]

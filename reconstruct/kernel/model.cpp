@@ -23,11 +23,10 @@ constexpr float kOrderTemper = 0.5f;
 constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
+constexpr double kFewestLent = 20, kLentOnce = 0.97;  // connections, and their share, that tell a habit
+constexpr float kAnothers = -25.0f;                   // nats for a connection that is another's
 
 // Share of an event among n, given the share that a coarser estimate expects.
-constexpr double kFewestLent = 20, kLentOnce = 0.97;  // connections, and their share, that tell a habit
-constexpr float kAnothers = -25.0f;                    // nats for a connection that is another's
-
 double discounted(double events, double n, double expected) {
     return (std::max(events - kDiscount, 0.0) + kPriorWeight * expected) / (n + kPriorWeight);
 }
@@ -96,7 +95,8 @@ bool Model::lends_once() const {
         if (use.calls < 2) continue;
         told += 1;
         const auto arrived =
-            std::upper_bound(parents.arrive.begin(), parents.arrive.end(), use.begin + kSlack) - parents.arrive.begin();
+            std::upper_bound(parents.arrive.begin(), parents.arrive.end(), use.begin + kSlack) -
+            parents.arrive.begin();
         fit += arrived > 0 && longest[static_cast<std::size_t>(arrived) - 1] + kSlack >= use.due;
     }
     return told >= kFewestLent && fit >= kLentOnce * told;

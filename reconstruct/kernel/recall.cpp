@@ -5,11 +5,11 @@
 namespace tapscope::match {
 namespace {
 
-constexpr double kLeast = 0.2;          // share of hits below which a habit is none; the first links are poor
-constexpr double kEnough = 30.0;        // chances after which that is said
-constexpr double kMost = 0.9;           // no habit is trusted further: people change
+constexpr double kLeast = 0.2;    // share of hits below which a habit is none; the first links are poor
+constexpr double kEnough = 30.0;  // chances after which that is said
+constexpr double kMost = 0.9;     // no habit is trusted further: people change
 constexpr double kTemper = 0.6, kIndependent = 3.0;
-constexpr std::int32_t kMostVotes = 4;  // that a value can have ahead of the others
+constexpr std::int32_t kMostVotes = 4;      // that a value can have ahead of the others
 constexpr std::size_t kMostHabits = 4096;   // and
 constexpr std::size_t kMostKept = 1 << 20;  // values that are kept; then the past is forgotten
 

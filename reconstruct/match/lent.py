@@ -1,8 +1,9 @@
 """The connections that a pool lends out, where they are not the TCP connections.
 
-Avatica speaks HTTP, whose connections are shared by all requests of the driver. What a pool lends is the logical
-connection: every call names it (`connectionId`), from openConnection to closeConnection. It is the session of the
-protocol, as a TCP connection is that of MySQL, and not an id that one tier hands on to the next.
+Avatica speaks HTTP, whose connections are shared by all requests of the driver. What a pool lends is the
+logical connection: every call names it (`connectionId`), from openConnection to closeConnection. It is the
+session of the protocol, as a TCP connection is that of MySQL, and not an id that one tier hands on to the
+next.
 """
 
 from __future__ import annotations
