@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "chains.hpp"
 #include "content.hpp"
 #include "exchange.hpp"
+#include "lent.hpp"
 #include "model.hpp"
 #include "nearness.hpp"
 #include "pair.hpp"
@@ -61,19 +63,21 @@ public:
     Assignment run(const Problem& stretch, const std::vector<float>& idle) {
         problem_ = stretch;
         find_candidates(problem_, candidates_);
+        lent_.find(problem_);
+        if (lent_.once()) lent_.keep_whole(problem_, candidates_);
         chains_.resize(problem_.parents.size(), problem_.children.size());
         const auto settled = std::min(problem_.settled, problem_.children.size());
         const double keep =
             learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
         content_.bind(keep);
-        model_.bind(idle);
+        model_.bind(idle, lent_.once());
         if (!learned_) {
             model_.expect(content_.learn(options_.content_rounds));
             learn();
             soften();
             learned_ = true;
             const auto draws = decide();
-            return weigh(draws);
+            return whole(weigh(draws));
         }
         content_.apply();
         place();
@@ -83,10 +87,30 @@ public:
         chains_.forget();
         climb(options_.max_sweeps);
         const auto draws = decide();
-        return weigh(draws);
+        return whole(weigh(draws));
     }
 
 private:
+    // Where a connection is one parent's, its calls after that parent's answer are so, too (a page that goes on working
+    // when it has been sent).
+    Assignment whole(Assignment out) const {
+        if (!lent_.once()) return out;
+        std::vector<std::int32_t> latest;
+        for (std::size_t c = 0; c < out.parent.size(); ++c) {
+            const auto conn = static_cast<std::size_t>(problem_.children.conn[c]);
+            if (conn >= latest.size()) latest.resize(conn + 1, kNone);
+            const auto before = latest[conn];
+            if (out.parent[c] == kNone && before != kNone) {
+                out.parent[c] = out.parent[before];
+                out.probability[c] = out.probability[before];
+                out.runner_up[c] = out.runner_up[before];
+                out.runner_up_probability[c] = out.runner_up_probability[before];
+            }
+            if (out.parent[c] != kNone) latest[conn] = static_cast<std::int32_t>(c);
+        }
+        return out;
+    }
+
     void learn() {
         for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
             if (round < options_.forward_rounds) {
@@ -151,7 +175,8 @@ private:
         chains_.forget();
     }
 
-    // Each child, in time order, goes where its hazard is highest. It sees the past only.
+    // Each child, in time order, goes where its hazard is highest. It sees the past only; but where a connection is one
+    // parent's, who takes its first call takes it to its end, and that end must suit the parent's, too.
     void forward() {
         const auto& children = problem_.children;
         chains_.clear();
@@ -160,12 +185,14 @@ private:
             const auto c = static_cast<std::int32_t>(i);
             const bool decided = i < problem_.decided();
             std::int32_t best = decided ? problem_.decided_parent[i] : kNone;
-            float top = model_.orphan(c);
+            const auto last = lent_.once() ? lent_.last_behind(problem_, c) : kNone;
+            float top = -std::numeric_limits<float>::infinity();
             for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1] && !decided; ++k) {
                 const auto p = candidates_.parent[k];
                 const float score = model_.step(p, tip[p], c) + candidates_.content[k] -
                                     model_.log_survival(p, tip[p].latest, children.begin[i]);
-                if (score > top) top = score, best = p;
+                const float both = last == kNone ? score : score + model_.step(p, last, kEnd);
+                if (score > model_.orphan(c) && both > top) top = both, best = p;
             }
             if (best == kNone) continue;
             chains_.append(best, c);
@@ -315,6 +342,7 @@ private:
     const std::atomic<bool>& stop_;
     bool learned_ = false;
     Candidates candidates_;
+    Lent lent_;
     Content content_;
     Model model_;
     PairSplit split_;

@@ -23,8 +23,7 @@ constexpr float kOrderTemper = 0.5f;
 constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
-constexpr double kFewestLent = 20, kLentOnce = 0.97;  // connections, and their share, that tell a habit
-constexpr float kAnothers = -25.0f;                   // nats for a connection that is another's
+constexpr float kAnothers = -25.0f;  // nats for a connection that is another's
 
 // Share of an event among n, given the share that a coarser estimate expects.
 double discounted(double events, double n, double expected) {
@@ -48,16 +47,16 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
     survival_.assign(n, Histogram{});
     fade(0);
     forget_cells();
-    bind(idle);
+    bind(idle, false);
 }
 
-void Model::bind(const std::vector<float>& idle) {
+void Model::bind(const std::vector<float>& idle, bool lent_once) {
     const auto& children = problem_.children;
     measure_load();
     order_.forget_ranks();
     log_idle_.clear();
     for (const float connections : idle) log_idle_.push_back(std::log(connections));
-    if (!learned_) lent_once_ = lends_once();
+    lent_once_ = lent_once;
     before_on_conn_.assign(children.before_on_conn.begin(), children.before_on_conn.end());
     if (!before_on_conn_.empty()) return;
     std::vector<std::int32_t> latest;
@@ -67,39 +66,6 @@ void Model::bind(const std::vector<float>& idle) {
         before_on_conn_.push_back(latest[conn]);
         latest[conn] = static_cast<std::int32_t>(c);
     }
-}
-
-// Whether every connection is one parent's: where requests open connections of their own, all calls of one fit into
-// one stay; those of a pool's connections, which live for hours, do not. Told from times alone, before anything is
-// assigned.
-bool Model::lends_once() const {
-    const auto& parents = problem_.parents;
-    const auto& children = problem_.children;
-    std::vector<Time> longest;  // latest departure of the parents that have arrived
-    for (std::size_t p = 0; p < parents.size(); ++p) {
-        longest.push_back(std::max(parents.depart[p], longest.empty() ? parents.depart[p] : longest.back()));
-    }
-    struct Use {
-        Time begin = 0, due = 0;
-        int calls = 0;
-    };
-    std::vector<Use> uses;
-    for (std::size_t c = 0; c < children.size(); ++c) {
-        const auto conn = static_cast<std::size_t>(children.conn[c]);
-        if (conn >= uses.size()) uses.resize(conn + 1);
-        if (uses[conn].calls++ == 0) uses[conn].begin = children.begin[c];
-        uses[conn].due = std::max(uses[conn].due, children.response_begin[c]);
-    }
-    double told = 0, fit = 0;
-    for (const auto& use : uses) {
-        if (use.calls < 2) continue;
-        told += 1;
-        const auto arrived =
-            std::upper_bound(parents.arrive.begin(), parents.arrive.end(), use.begin + kSlack) -
-            parents.arrive.begin();
-        fit += arrived > 0 && longest[static_cast<std::size_t>(arrived) - 1] + kSlack >= use.due;
-    }
-    return told >= kFewestLent && fit >= kLentOnce * told;
 }
 
 void Model::measure_load() {

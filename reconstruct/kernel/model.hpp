@@ -36,7 +36,8 @@ public:
           const std::vector<float>& idle);
 
     // The rows of the problem have been replaced by those of another stretch. What was learned stays.
-    void bind(const std::vector<float>& idle);
+    // `lent_once`: a connection serves one parent only (lent.hpp).
+    void bind(const std::vector<float>& idle, bool lent_once);
 
     // Before the first estimate: what is expected of children.
     void expect(const Affinity& affinity) {
@@ -94,7 +95,6 @@ private:
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
     void measure_load();
-    bool lends_once() const;
     void fade(double keep);
     int load_before(std::int32_t p, std::int32_t previous) const noexcept {
         return previous == kStart ? load_at_arrival_[p] : load_at_end_[previous];
@@ -117,7 +117,7 @@ private:
     std::vector<std::int32_t> before_on_conn_;  // previous child on the same connection, or kNone
     Affinity affinity_;
     bool learned_ = false;
-    bool lent_once_ = false;  // a connection serves one parent, from its first call to its last
+    bool lent_once_ = false;
 
     // Octave of the number of parents in flight when each parent arrived, and when each child ended.
     std::vector<std::uint8_t> load_at_arrival_, load_at_end_;

@@ -1,0 +1,40 @@
+// Connections that serve one parent, from their first call to their last.
+//
+// Where requests open connections of their own (PHP and its like), all calls of one fit into one stay; those of a
+// pool's connections, which live for hours, do not. That is told from times alone, before anything is assigned. A
+// parent whose stay does not hold all calls of a connection then made none of them.
+#pragma once
+
+#include <vector>
+
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+class Lent {
+public:
+    // Looks at the connections of a stretch. The habit is told from the first one.
+    void find(const Problem& problem);
+    bool once() const noexcept { return once_; }
+    // Last call of the connection that begins with child c; kNone where c is not the first.
+    std::int32_t last_behind(const Problem& problem, std::int32_t c) const noexcept {
+        const auto& use = uses_[static_cast<std::size_t>(problem.children.conn[static_cast<std::size_t>(c)])];
+        return use.first == c ? use.last : kNone;
+    }
+    // Drops the candidates that do not hold the whole connection of the child.
+    void keep_whole(const Problem& problem, Candidates& candidates) const;
+
+private:
+    struct Use {
+        Time begin = 0;                            // of the first call
+        Time due = 0;                              // latest begin of an answer
+        std::int32_t first = kNone, last = kNone;  // calls
+        int calls = 0;
+    };
+    bool tell(const Problem& problem) const;
+
+    std::vector<Use> uses_;  // by connection
+    bool told_ = false, once_ = false;
+};
+
+}  // namespace tapscope::match
