@@ -12,7 +12,7 @@ from tapscope.analyze.load import Int, stays, window_edges
 from tapscope.analyze.mechanisms import Mechanism, recognise
 from tapscope.analyze.node_state import NodeState, node_state
 from tapscope.analyze.pushback import Rise, node_loads, rises
-from tapscope.analyze.symptoms import Episode, find_episodes, transactions
+from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
 from tapscope.analyze.windows import WindowState
 from tapscope.store.runfile import RunFile
 
@@ -55,7 +55,7 @@ def findings(run: RunFile, *, width_ns: int = WINDOW_NS) -> list[Finding]:
     stay = stays(calls, connections["closed_ns"])
     edges = window_edges(int(stay.begin_ns.min()), int(stay.end_ns.max()), width_ns)
     loads = node_loads(calls, stay, edges)
-    entries = _entries(nodes["depth"], np.unique(calls["server_node"]))
+    entries = entry_nodes(nodes, calls)
     episodes = find_episodes(transactions(calls, connections, entries), loads, edges, entries)
     logs = Logs(run, edges)
     states: dict[int, NodeState] = {}
@@ -77,11 +77,6 @@ def findings(run: RunFile, *, width_ns: int = WINDOW_NS) -> list[Finding]:
         order = sorted(risen, key=lambda rise: (-int(nodes["depth"][rise.node]), rise.onset))
         found.append(Finding(episode, origin, order, mechanisms, ruled_out))
     return found
-
-
-def _entries(depth: NDArray[np.int32], served: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Called nodes that are nearest to the clients."""
-    return served[depth[served] == depth[served].min()]
 
 
 def _windows(episode: Episode, edges: Int) -> tuple[int, int]:

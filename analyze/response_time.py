@@ -31,8 +31,8 @@ VLRT_FACTOR = 10
 VLRT_LEAST_NS = 100_000_000
 """And at least this: ten times nothing is still nothing that a user would notice."""
 
-SIGNIFICANT_BITS = 7
-"""Of the exact counts: values are kept to within 1/128."""
+SIGNIFICANT_BITS = 11
+"""Values are kept to within 1/2048, three digits; how many there are of each is exact."""
 
 
 class Histogram:

@@ -47,6 +47,13 @@ class Transactions:
     end_ns: Int
 
 
+def entry_nodes(nodes: Mapping[str, NDArray[Any]], calls: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """Called nodes that are nearest to the clients, as rows of nodes."""
+    served = np.unique(calls["server_node"])
+    depth = nodes["depth"][served]
+    return served[depth == depth.min()].astype(np.int64)
+
+
 def transactions(
     calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[Any]], entries: NDArray[Any]
 ) -> Transactions:

@@ -37,7 +37,9 @@ class ListenerEvidence:
     zero_windows_to_server: int
     retransmits_to_client: int
     retransmits_to_server: int
-    setup_median_ns: int
+    setup_p50_ns: int
+    setup_p90_ns: int
+    setup_p99_ns: int
     setup_max_ns: int
     waited: int
     """Connections that were set up only after a SYN was sent again."""
@@ -58,6 +60,7 @@ def _listener(connections: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) 
     setup = (established - syn)[(syn >= 0) & (established >= 0)]
     silent = (syn >= 0) & (established < 0)
     reset = connections["close_how"][rows] == CloseHow.RST
+    p50, p90, p99, longest = _quantiles(setup, (0.5, 0.9, 0.99, 1.0))
     return ListenerEvidence(
         server_addr=int(connections["server_addr"][rows[0]]),
         server_port=int(connections["server_port"][rows[0]]),
@@ -71,10 +74,19 @@ def _listener(connections: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) 
         zero_windows_to_server=total("zero_windows_to_server"),
         retransmits_to_client=total("retransmits_to_client"),
         retransmits_to_server=total("retransmits_to_server"),
-        setup_median_ns=int(np.median(setup)) if len(setup) else -1,
-        setup_max_ns=int(setup.max()) if len(setup) else -1,
+        setup_p50_ns=p50,
+        setup_p90_ns=p90,
+        setup_p99_ns=p99,
+        setup_max_ns=longest,
         waited=int((setup > RETRY_NS).sum()),
     )
+
+
+def _quantiles(values: Int, shares: tuple[float, ...]) -> list[int]:
+    """The values that these shares of all do not exceed, each an observed one; -1 when there are none."""
+    if not len(values):
+        return [-1] * len(shares)
+    return [int(value) for value in np.quantile(values, shares, method="inverted_cdf")]
 
 
 def set_up_ns(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[Any]]) -> Int:
@@ -96,14 +108,10 @@ def set_up_ns(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArr
     return out
 
 
-def overflow_times(connections: Mapping[str, NDArray[Any]]) -> dict[tuple[int, int], Int]:
-    """By (server_addr, server_port): when SYNs were sent that got no answer, ns, in order.
+def syns_sent_again(connections: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """Rows of the connections whose SYN was sent again, in order of the first one.
 
     Only the first SYN of a connection has its time recorded, which is when the accept queue was full.
     """
-    hit = np.flatnonzero((connections["syn_retransmits"] > 0) & (connections["syn_ns"] >= 0))
-    out: dict[tuple[int, int], list[int]] = {}
-    for row in hit[np.argsort(connections["syn_ns"][hit], kind="stable")]:
-        at = int(connections["server_addr"][row]), int(connections["server_port"][row])
-        out.setdefault(at, []).append(int(connections["syn_ns"][row]))
-    return {at: np.array(times, dtype=np.int64) for at, times in out.items()}
+    rows = np.flatnonzero((connections["syn_retransmits"] > 0) & (connections["syn_ns"] >= 0))
+    return rows[np.argsort(connections["syn_ns"][rows], kind="stable")]

@@ -21,6 +21,8 @@ COMMANDS: dict[str, str] = {
     "report": "tapscope.cli.commands.report:report",
     "validate": "tapscope.cli.commands.validate:validate",
     "queues": "tapscope.cli.commands.queues:queues",
+    "response-times": "tapscope.cli.commands.response_times:response_times",
+    "listeners": "tapscope.cli.commands.listeners:listeners",
     "findings": "tapscope.cli.commands.findings:findings",
     "congestion": "tapscope.cli.commands.congestion:congestion",
     "traces": "tapscope.cli.commands.traces:traces",

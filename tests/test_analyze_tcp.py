@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tapscope.analyze.tcp import listeners, overflow_times, set_up_ns
+from tapscope.analyze.tcp import listeners, set_up_ns, syns_sent_again
 from tapscope.store.codes import CloseHow
 from tapscope.store.tables import TABLES
 
@@ -30,8 +30,9 @@ def test_refused_waiting_and_silent_connections_are_told_apart() -> None:
     assert (web.server_port, web.connections, web.handshakes) == (80, 4, 2)
     assert (web.syn_retransmits, web.unanswered_syns, web.refused, web.waited) == (4, 1, 1, 1)
     assert web.setup_max_ns == SECOND
-    assert (db.resets, db.zero_windows_to_server, db.setup_median_ns) == (1, 2, -1)
-    assert {at: times.tolist() for at, times in overflow_times(table).items()} == {(0, 80): [20, 30]}
+    assert (db.resets, db.zero_windows_to_server, db.setup_p50_ns) == (1, 2, -1)
+    assert (web.setup_p50_ns, web.setup_p99_ns) == (50, SECOND)
+    assert syns_sent_again(table).tolist() == [1, 2]
 
 
 def test_setting_a_connection_up_belongs_to_its_first_call() -> None:

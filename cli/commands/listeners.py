@@ -1,0 +1,40 @@
+"""`tapscope listeners`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tapscope.cli.options import JSON, RUN
+
+
+@click.command(short_help="What TCP says of each listener: SYNs sent again, RSTs, zero windows.")
+@RUN
+@click.option("--waits", "each", is_flag=True, help="Every connection whose SYN was sent again, instead.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
+@JSON
+def listeners(run_path: Path, each: bool, as_csv: bool, as_json: bool) -> None:
+    """Show which listeners refused connections or kept them waiting, and whom that hit.
+
+    A full accept queue drops SYNs without a word: the client sends them again after 1, 3, 7 s, and its
+    request comes that much later. Zero windows say that a receiver does not read, segments sent again that
+    its side of the path loses packets. Most trouble comes first.
+    """
+    import sys
+
+    from tapscope.cli import listeners as listing
+    from tapscope.cli.output import print_json
+    from tapscope.report.export import write_rows
+    from tapscope.store.runfile import RunFile
+
+    with RunFile.open(run_path) as run:
+        listed = listing.waits(run) if each else listing.records(run)
+    if as_csv:
+        write_rows(sys.stdout, list(listed[0]) if listed else [], ([*one.values()] for one in listed), "csv")
+    elif as_json:
+        print_json(listed)
+    elif each:
+        listing.show_waits(listed)
+    else:
+        listing.show(listed)
