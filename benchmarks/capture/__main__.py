@@ -3,9 +3,11 @@
     python benchmarks/capture [--megabytes 200] [--full] [--repeats 7] [--part speed] [--capture http_small]
 
 Each figure is user + system time of a process of its own; the programs take turns on one capture, and the
-start of each (measured on a capture of three packets) is taken off. The page cache is brought into one state
-first. tapscope does the whole work: decoding, reassembly, dissection, pairing, fingerprints, evidence,
-columns in numpy. tshark and Suricata get the first 20,000 packets of each capture.
+start of each (measured on a capture of three packets) is taken off; tapscope's process, which starts an
+interpreter, counts from the first packet to the columns itself. The page cache is brought into one state
+first, and so are the machine's free pages. tapscope does the whole work: decoding, reassembly, dissection,
+pairing, fingerprints, evidence, columns in numpy. tshark and Suricata get the first 20,000 packets of each
+capture.
 """
 
 from __future__ import annotations

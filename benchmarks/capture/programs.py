@@ -11,15 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from generated import compiler
+from measure import normalise_memory, run
 
 SOURCES = Path(__file__).resolve().parent / "compare"
 LIBRARIES = {"floor": [], "framer": [], "pcap_loop": ["-lpcap"], "tins_follower": ["-ltins"]}
 SLOW_PACKETS = 20_000
 
+# The interpreter and numpy take longer to start, and less evenly, than the engine takes for a capture. So
+# this process tells what its work cost, from the first packet to the columns. BLAS has no part in it, but its
+# threads would spin meanwhile.
 ENGINE = """
-import sys
+import os, resource, sys, time
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 from tapscope import capture
-capture.read_files([sys.argv[1]], threads=int(sys.argv[2]))
+def cpu():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+before, begin = cpu(), time.perf_counter()
+tables = capture.read_files([sys.argv[1]], threads=int(sys.argv[2]))
+print(cpu() - before, time.perf_counter() - begin)
 """
 
 FLOOR = "floor: parse, one look-up"
@@ -37,10 +47,21 @@ class Program:
     """Gets the first SLOW_PACKETS packets of a capture only."""
     only: tuple[str, ...] = ()
     """Kinds of captures that it can read; empty: all."""
+    tells: bool = False
+    """Prints its own CPU and wall seconds, without its start."""
 
     def on(self, path: Path) -> list[str]:
         """Its command line for a file."""
         return [str(path) if word == "FILE" else word for word in self.command]
+
+    def cost(self, path: Path) -> tuple[float, float]:
+        """CPU (user + system) and wall seconds of one run on a file, with its start unless it tells."""
+        normalise_memory()
+        cost = run(self.on(path))
+        if self.tells:
+            cpu, wall = cost.output.split()
+            return float(cpu), float(wall)
+        return cost.cpu_s, cost.wall_s
 
 
 def build(folder: Path) -> dict[str, Path]:
@@ -73,7 +94,7 @@ def programs(built: dict[str, Path], threads: Sequence[int]) -> list[Program]:
     out = [Program(names[name], (str(path), "FILE")) for name, path in built.items()]
     for count in threads:
         name = f"tapscope, {count} thread{'s' if count > 1 else ''}"
-        out.append(Program(name, (sys.executable, "-c", ENGINE, "FILE", str(count))))
+        out.append(Program(name, (sys.executable, "-c", ENGINE, "FILE", str(count)), tells=True))
     if tshark := shutil.which("tshark"):
         words = ("-n", "-r", "FILE", "-Y", "http || ajp13 || mysql", "-T", "fields", "-e", "frame.number")
         out.append(Program("tshark, display filter", (tshark, *words), slow=True))

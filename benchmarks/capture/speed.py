@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import generated
-from measure import Spread, normalise_cache, run
+from measure import Spread, normalise_cache
 from programs import FLOOR, FRAMER, SLOW_PACKETS, Program, prefix
 
 IMPAIRED = {"displaced": 0.01, "duplicated": 0.01}
@@ -34,7 +34,8 @@ class Result:
 def measure(
     name: str, made: generated.Generated, chosen: Sequence[Program], repeats: int, folder: Path
 ) -> list[Result]:
-    """Every program on one capture, `repeats` times in turn; its start, on three packets, is taken off."""
+    """Every program on one capture, `repeats` times in turn; its start, on three packets, is taken off unless
+    it tells its own cost."""
     kind = CAPTURES[name][0]
     small, tiny = folder / "small.pcap", folder / "tiny.pcap"
     few = prefix(made.path, small, SLOW_PACKETS)
@@ -49,8 +50,9 @@ def measure(
             if program.slow and turn >= 3:
                 continue
             for path, into in ((tiny, starts), (small if program.slow else made.path, whole)):
-                cost = run(program.on(path))
-                into[program.name].append((cost.cpu_s, cost.wall_s))
+                into[program.name].append(
+                    (0.0, 0.0) if program.tells and path == tiny else program.cost(path)
+                )
     out = []
     for program in usable:
         packets = few if program.slow else made.packets
@@ -125,11 +127,8 @@ def linearity(program: Path, chosen: Program, sizes_mb: Sequence[int], repeats: 
     ]
     for size in sizes_mb:
         made = generated.generate(program, "tiers", folder / "grow.pcap", bytes=size * 1e6)
-        tiny = folder / "tiny.pcap"
-        prefix(made.path, tiny, 3)
         normalise_cache(made.path)
-        start = Spread.of([run(chosen.on(tiny)).cpu_s for _ in range(repeats)]).median
-        runs = [(run(chosen.on(made.path)).cpu_s - start) / made.packets * 1e9 for _ in range(repeats)]
+        runs = [chosen.cost(made.path)[0] / made.packets * 1e9 for _ in range(repeats)]
         made.path.unlink()
         cost = Spread.of(runs)
         lines.append(f"| {size} | {cost.median:.0f} | {cost.lowest:.0f} | {cost.highest:.0f} |")
