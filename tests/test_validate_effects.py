@@ -110,7 +110,10 @@ def test_hedges_g_is_unbiased_where_the_plain_ratio_is_not():
     truth = 3.0 / math.hypot(3, 2)
     g = np.mean([effects.hedges_g(x, y) for x, y in zip(a, b, strict=True)])
     plain = np.mean(
-        [(y.mean() - x.mean()) / math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 2) for x, y in zip(a, b, strict=True)]
+        [
+            (y.mean() - x.mean()) / math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 2)
+            for x, y in zip(a, b, strict=True)
+        ]
     )
     assert g == pytest.approx(truth, abs=0.06)
     assert plain > truth + 0.06
@@ -118,7 +121,9 @@ def test_hedges_g_is_unbiased_where_the_plain_ratio_is_not():
 
 def test_many_questions_are_not_answered_as_if_each_were_the_only_one():
     p = np.array([0.001, 0.03, np.nan, 0.04, 0.5])
-    assert effects.adjusted(p) == pytest.approx([0.004, 0.0533333, np.nan, 0.0533333, 0.5], nan_ok=True, abs=1e-6)
+    assert effects.adjusted(p) == pytest.approx(
+        [0.004, 0.0533333, np.nan, 0.0533333, 0.5], nan_ok=True, abs=1e-6
+    )
 
 
 def test_what_one_run_cannot_tell_is_nan():
