@@ -13,6 +13,11 @@ from tapscope.store.errors import TapscopeError
 
 RUN = click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+RAW_CLOCKS = click.option(
+    "--raw-clocks",
+    is_flag=True,
+    help="Take the times of host logs as they were logged (see `tapscope hosts clocks`).",
+)
 
 
 KEEP_TEXT = click.option(

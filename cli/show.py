@@ -104,6 +104,8 @@ def stats(record: Mapping[str, Any]) -> None:
     nodes(record["nodes"])
     if record["loss"]["span_rows"] is None:
         _losses(record)
+    if record["clocks"]:
+        clocks(record["clocks"])
     if record["counters"]:
         print_table("Counters", ("name", "value", "unit"), [list(c.values()) for c in record["counters"]])
     print(loss_line(record["loss"]))
@@ -113,6 +115,27 @@ def stats(record: Mapping[str, Any]) -> None:
         print(f"Quality: {problem}.")
     if not record["complete"]:
         print(f"This run is not complete; the last stage done was: {record['stage']}.")
+
+
+def clocks(listed: Sequence[Mapping[str, Any]]) -> None:
+    """Clocks of the hosts against the tap's."""
+    rows = [
+        (
+            one["host"],
+            utc(one["from_ns"]),
+            utc(one["to_ns"]),
+            one["offset_ns"] / 1e6 if one["points"] else None,
+            one["error_ns"] / 1e6 if one["points"] else None,
+            one["drift_ppb"] / 1e3 if one["points"] else None,
+            one["drift_error_ppb"] / 1e3 if one["points"] else None,
+            "taken off" if one["applied"] else "left",
+            one["method"] if one["points"] else "",
+            one["reason"],
+        )
+        for one in listed
+    ]
+    head = ("host", "from (UTC)", "to (UTC)", "ahead ms", "+/- ms", "drift ppm", "+/- ppm", "offset is")
+    print_table("Clocks of hosts", (*head, "measured by", "why not"), rows)
 
 
 def _losses(record: Mapping[str, Any]) -> None:

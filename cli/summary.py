@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapscope.analyze.losses import loss_summary
+from tapscope.hostmon.clock_layer import read_clocks
 from tapscope.report import account
 from tapscope.store.codes import LinkKind, Protocol
 from tapscope.store.errors import ExitCode
@@ -171,6 +172,7 @@ def statistics(run: RunFile) -> dict[str, Any]:
         "taps": account.tap_points(run),
         "tap_points": account.per_tap_point(run),
         "listeners": listener_loss(run),
+        "clocks": [vars(one) for one in read_clocks(run)],
         "counters": [{"name": n, "value": v, "unit": u} for n, v, u in run.counters()],
         "stage": run.meta("stage", "none"),
         "meta": {k: v for k, v in run.all_meta().items() if k not in ("manifest", "edges")},

@@ -122,6 +122,9 @@ def _whole(begin_ns: Int, end_ns: Int, pairs: Pairs, interval: int, search_ns: i
     """The offset of the run as one, to a sample, ns; and why it is not known."""
     low = min(int(begin_ns[0]), *(int(other.at_ns[0]) for _, other in pairs))
     high = max(int(end_ns[-1]), *(int(other.at_ns[-1]) for _, other in pairs))
+    longest = max(int(end_ns[-1] - begin_ns[0]), *(int(o.at_ns[-1] - o.at_ns[0]) for _, o in pairs))
+    if high - low > 2 * longest + search_ns:
+        return 0, f"samples and capture are more than {search_ns / 1e9:g} s apart"
     cells = (high - low) // interval + 1
     most = min(search_ns // interval, cells - FEWEST_SAMPLES)
     size = 1 << int(2 * cells).bit_length()

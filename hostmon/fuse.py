@@ -1,7 +1,7 @@
 """Joins host samples with the load series on time: exact overlap-weighted means, hosts matched to nodes.
 
-Both sides keep their own clock here: host samples carry the host's time, load series the tap's. On one
-machine they are the same; between machines the clocks' offset is part of what the join shows.
+Host samples carry the host's time, load series the tap's. Where a host's clock was measured against the tap
+(`clock_layer`) and found to be off, its samples are read by the tap's clock.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.hostmon.clock_layer import tap_times
 from tapscope.hostmon.samples import Float, Int
 from tapscope.store.runfile import RunFile
 
@@ -68,7 +69,8 @@ def by_window(run: RunFile, host: str, kind: str, column: str, edges_ns: Int) ->
             value.append(got[column].astype(np.float64))
     if not begin:
         return None
-    return resample(np.concatenate(begin), np.concatenate(end), np.concatenate(value), edges_ns)
+    begins, ends = tap_times(run, host, np.concatenate(begin), np.concatenate(end))
+    return resample(begins, ends, np.concatenate(value), edges_ns)
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def gc_share(run: RunFile, host: str, edges_ns: Int) -> Float | None:
             end.append(got["end_ns"])
     if not begin:
         return None
-    begins, ends = np.sort(np.concatenate(begin)), np.sort(np.concatenate(end))
+    begins, ends = map(np.sort, tap_times(run, host, np.concatenate(begin), np.concatenate(end)))
     # Time paused until an edge: whole pauses ended by then, and the parts of those that have begun.
     length = np.concatenate([[0], np.cumsum(ends)]), np.concatenate([[0], np.cumsum(begins)])
     ended, begun = np.searchsorted(ends, edges_ns, "right"), np.searchsorted(begins, edges_ns, "right")
@@ -162,6 +164,15 @@ def manifest_hosts(manifest: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(address, str):
             declared[host] = address.partition("/")[0]
     return declared
+
+
+def host_addresses(run: RunFile) -> dict[str, set[str]]:
+    """Host -> its addresses: those of the manifest, else those of its nodes."""
+    known = {host: {address} for host, address in manifest_hosts(run.meta("manifest", {})).items()}
+    address_of = dict(run.sql("SELECT id, addr FROM v_node"))
+    for node, host in host_of_node(run).items():
+        known.setdefault(host, set()).add(str(address_of[node]))
+    return known
 
 
 def node_cpu(run: RunFile, edges_ns: NDArray[np.int64]) -> dict[int, HostCpu]:

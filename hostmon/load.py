@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from tapscope.hostmon.clock import NOTHING_TOLD, Told
+from tapscope.hostmon.clock_layer import measure_clocks
 from tapscope.hostmon.declared import DeclaredFormat
+from tapscope.hostmon.fuse import host_addresses
 from tapscope.hostmon.readers import READERS, SNIFFED_LINES, Reader, known_formats
 from tapscope.hostmon.samples import HostLog
 from tapscope.store.dynamic import MAX_COLUMNS
@@ -52,7 +54,7 @@ def load_host_files(
     declared: Sequence[DeclaredFormat] = (),
 ) -> list[dict[str, Any]]:
     """Read every host log below `paths` into dynamic tables of the run; loading a file again replaces its
-    tables.
+    tables. The hosts' clocks are then measured against the tap (`clock_layer`).
 
     Returns one record per loaded file: path, host, format, tables (names in the run file), samples, rows,
     first_ns, last_ns, warnings. In a folder, files that no reader knows are counted (`host.unknown_file`) and
@@ -75,6 +77,7 @@ def load_host_files(
         loaded.append(_store(run, path, log, host or host_name(path, log)))
     known = {name: value for name, value, _ in run.counters()}
     run.write_counters([(name, known.get(name, 0) + more, _unit(name)) for name, more in counters.items()])
+    measure_clocks(run, host_addresses(run))
     return loaded
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from tapscope.hostmon.clock_layer import read_clocks
 from tapscope.report.losses import undecoded_packets
 from tapscope.report.run import Run
-from tapscope.report.words import count, share, size
+from tapscope.report.words import count, share, significant, size
 from tapscope.store.codes import CallFlag, LinkKind
 
 GREEN, AMBER, RED = 0, 1, 2
@@ -44,6 +45,7 @@ def findings(run: Run) -> list[Finding]:
         *_unparsed(run),
         *_unanswered(run),
         *_unlinked(run),
+        *_clocks(run),
         *_notes(run),
     ]
     return sorted(found, key=lambda finding: -finding.level)
@@ -226,6 +228,33 @@ def _unlinked(run: Run) -> list[Finding]:
     return [
         Finding(AMBER if unknown <= 0.1 * len(kind) else RED, what, "They are missing from the transactions.")
     ]
+
+
+def _clocks(run: Run) -> list[Finding]:
+    """Clocks of hosts that differ from the tap's, and those that nobody knows."""
+    measured = read_clocks(run.file)
+    unknown = sorted({one.host for one in measured if not one.points})
+    found = []
+    for host in sorted({one.host for one in measured if one.applied}):
+        ahead = [one for one in measured if one.host == host and one.applied]
+        by = " then ".join(
+            f"{significant(abs(one.offset_ns) / 1e6)} ms {'ahead' if one.offset_ns > 0 else 'behind'}"
+            for one in ahead
+        )
+        error = significant(max(one.error_ns for one in ahead) / 1e6, 2)
+        if run.file.raw_clocks:
+            found.append(
+                Finding(AMBER, f"The clock of {host} is {by} (± {error} ms); its logs are shown so.")
+            )
+        else:
+            what = f"The clock of {host} is {by} of the tap's (± {error} ms)."
+            found.append(Finding(GREEN, what, "That is taken off where its logs are shown."))
+    if unknown:
+        what = (
+            f"The {'clock' if len(unknown) == 1 else 'clocks'} of {', '.join(unknown)} could not be measured."
+        )
+        found.append(Finding(GREEN, what, "Times of their logs are shown as they were logged."))
+    return found
 
 
 def _notes(run: Run) -> list[Finding]:

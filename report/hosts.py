@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapscope.analyze.load import WINDOW_NS, window_edges
+from tapscope.hostmon.clock_layer import tap_times
 from tapscope.hostmon.fuse import cpu_by_window, host_of_node
 from tapscope.report import encode
 from tapscope.report.run import Run
@@ -98,7 +99,9 @@ def _flow(run: Run, nodes: dict[str, int], table: DynamicTable, flow: Flow) -> d
     if not {"begin_ns", "end_ns", flow.key, *flow.columns} <= names:
         return None
     read = run.file.read_dynamic(table.table, ["begin_ns", "end_ns", flow.key, *flow.columns])
-    begin, end = read["begin_ns"].astype(np.int64), read["end_ns"].astype(np.int64)
+    begin, end = tap_times(
+        run.file, table.host, read["begin_ns"].astype(np.int64), read["end_ns"].astype(np.int64)
+    )
     amount = np.sum([read[column].astype(np.float64) for column in flow.columns], axis=0)
     usable = (begin >= 0) & np.isfinite(amount) & (end > run.start_ns) & (begin < run.end_ns)
     usable &= read[flow.key].astype(str) != LOOPBACK

@@ -41,12 +41,15 @@ _MARK = re.compile(r"\{\{(\w+)\}\}")
 _END_OF_SCRIPT = re.compile(r"</(?=script)", re.IGNORECASE)
 
 
-def write(run_path: str | Path, out_path: str | Path) -> None:
+def write(run_path: str | Path, out_path: str | Path, *, raw_clocks: bool = False) -> None:
     """Write the report of a run file to `out_path`, replacing it only when the new one is whole.
+
+    `raw_clocks` leaves the times of host logs as they were logged.
 
     Raises TapscopeError when the run file cannot be read or the report not be written.
     """
     with RunFile.open(run_path) as file:
+        file.raw_clocks = raw_clocks
         text = page(read(file))
     out = Path(out_path)
     partial = out.with_name(out.name + ".partial")

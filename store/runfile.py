@@ -38,7 +38,7 @@ SQL_NAME = {
 }
 """Name of a contract table in SQLite (singular)."""
 
-TEXT_TABLES = ("event_call", "event_load", "agreement", "span")
+TEXT_TABLES = ("event_call", "event_load", "agreement", "span", "host_clock")
 """Static tables with text columns, written and read by column with `write_columns` and `read_columns`."""
 
 
@@ -48,6 +48,7 @@ class RunFile:
     def __init__(self, path: Path, connection: sqlite3.Connection, *, write: bool) -> None:
         self.path = path
         self.write = write
+        self.raw_clocks = False  # read host logs' times as they were logged (hostmon/clock_layer.py)
         self._connection = connection
 
     @classmethod

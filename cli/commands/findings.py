@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, RUN, Duration
+from tapscope.cli.options import JSON, RAW_CLOCKS, RUN, Duration
 
 
 @click.command(short_help="When users were hurt, where it began, and what made it.")
@@ -20,8 +20,9 @@ from tapscope.cli.options import JSON, RUN, Duration
     metavar="TIME",
     help="Length of the windows that are compared.",
 )
+@RAW_CLOCKS
 @JSON
-def findings(run_path: Path, width_ns: int, as_json: bool) -> None:
+def findings(run_path: Path, width_ns: int, raw_clocks: bool, as_json: bool) -> None:
     """Explain every episode of long queues or very long transactions.
 
     An episode begins where an entry node holds many more calls than usual, or where a transaction takes ten
@@ -34,6 +35,7 @@ def findings(run_path: Path, width_ns: int, as_json: bool) -> None:
     from tapscope.store.runfile import RunFile
 
     with RunFile.open(run_path) as run:
+        run.raw_clocks = raw_clocks
         listed = listing.records(run, width_ns)
     if as_json:
         print_json(listed)

@@ -1,4 +1,4 @@
-"""`tapscope hosts`: formats of host logs."""
+"""`tapscope hosts`: formats of host logs, and the clocks of the hosts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON
+from tapscope.cli.options import JSON, RUN
 
 
-@click.group(short_help="Propose and try formats of host logs.")
+@click.group(short_help="Formats of host logs, and the clocks of the hosts.")
 def hosts() -> None:
-    """Formats of host logs that `tapscope load-hosts` should read."""
+    """Formats of host logs that `tapscope load-hosts` should read, and how the hosts' clocks run."""
 
 
 @hosts.command(short_help="Propose a format for a log that nothing knows.")
@@ -77,3 +77,38 @@ def try_(file: Path, formats: tuple[Path, ...], zone: str | None, start: str | N
     show.host_log(log)
     for warning in log["warnings"]:
         note(f"tapscope: {file}: {warning}.")
+
+
+@hosts.command(short_help="How far each host's clock is from the tap's.")
+@RUN
+@click.option("--measure", is_flag=True, help="Measure again, and store what was found.")
+@click.option("--forget", is_flag=True, help="Take every time as it was logged from now on.")
+@JSON
+def clocks(run_path: Path, measure: bool, forget: bool, as_json: bool) -> None:
+    """Show offset and drift of the clocks of the hosts whose logs are in a run, with their errors (95 %).
+
+    They are measured when host logs are loaded: a host's counters of network bytes, or of connections opened,
+    grow as the tap saw it, shifted by the offset. Where an offset is larger than its error, it is taken off
+    whenever the host's logs are read; the logged times stay as they were. `--raw-clocks` of other commands
+    leaves it on, `--forget` removes what was measured.
+    """
+    from tapscope.cli import show
+    from tapscope.cli.output import print_json
+    from tapscope.hostmon.clock_layer import forget_clocks, measure_clocks, read_clocks
+    from tapscope.hostmon.fuse import host_addresses
+    from tapscope.store.runfile import RunFile
+
+    if measure and forget:
+        raise click.UsageError("--measure and --forget contradict each other.")
+    with RunFile.open(run_path, write=measure or forget) as run:
+        if forget:
+            forget_clocks(run)
+        if measure:
+            measure_clocks(run, host_addresses(run))
+        listed = [vars(one) for one in read_clocks(run)]
+    if as_json:
+        print_json(listed)
+    elif listed:
+        show.clocks(listed)
+    else:
+        print("No clock was measured: all times are taken as they were logged.")

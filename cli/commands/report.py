@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import RUN
+from tapscope.cli.options import RAW_CLOCKS, RUN
 
 
 @click.command(short_help="One self-contained HTML page of a run.")
@@ -19,7 +19,8 @@ from tapscope.cli.options import RUN
     type=click.Path(path_type=Path),
     help="Page to write.",
 )
-def report(run_path: Path, output: Path) -> None:
+@RAW_CLOCKS
+def report(run_path: Path, output: Path, raw_clocks: bool) -> None:
     """Write the report of a run: queue lengths, throughput, response times, hosts, the slowest transactions.
 
     The page needs no network. Needs plotly (pip install 'tapscope[report]').
@@ -38,5 +39,5 @@ def report(run_path: Path, output: Path) -> None:
         raise TapscopeError(
             "the report needs plotly, which is not installed", remedy="pip install 'tapscope[report]'"
         ) from error
-    html.write(run_path, output)
+    html.write(run_path, output, raw_clocks=raw_clocks)
     note(f"Report: {output.resolve().as_uri()}")
