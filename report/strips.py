@@ -27,8 +27,9 @@ NOTICEABLE = 0.02
 LOAD_SCALE = 1000.0
 MICRO = 1000.0  # ns
 
-EVENT_TIER_PROTOCOLS = {"web": (1, 7), "app": (2, 6), "db": (3, 5)}
-"""Protocols in which a tier of the event monitors is called: HTTP; AJP, FastCGI; MySQL, PostgreSQL."""
+EVENT_TIER_PROTOCOLS = {"web": (1, 7), "app": (2, 6), "middle": (4, 11), "db": (3, 5)}
+"""Protocols in which a tier of the event monitors is called: HTTP; AJP, FastCGI; C-JDBC, Avatica; MySQL,
+PostgreSQL."""
 
 
 def strips(run: Run) -> list[dict[str, Any]]:

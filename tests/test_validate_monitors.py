@@ -11,7 +11,7 @@ import pytest
 
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.validate import events
-from tapscope.validate.event_calls import EventCalls
+from tapscope.validate.event_calls import TIERS, EventCalls
 from tapscope.validate.monitors.lines import UnreadableError, local_ns
 from tapscope.validate.monitors.mariadb import duration_ns
 
@@ -316,7 +316,7 @@ def test_callers_are_the_client_the_web_server_and_the_application(tmp_path):
     client.write_text(f"request_id,user,start_ns,end_ns\nR0,1,{start},{start + 7_000_000}\nR1,1,{start},-1\n")
     found = events.load(tmp_path / "run", more=[client])
     callers = {name: values.tolist() for name, values in found.callers.items()}
-    assert callers["tier"] == [0, 1, 2, 2]
+    assert [TIERS[code] for code in callers["tier"]] == ["web", "app", "db", "db"]
     assert callers["send_ns"] == [start, BEGIN_US * 1000, ds * 1000, (ds + 400) * 1000]
     assert callers["receive_ns"][:2] == [start + 7_000_000, BEGIN_US * 1000 + 4_000_000]
     assert [found.commands[code] if code >= 0 else "" for code in callers["command"]] == [

@@ -49,6 +49,26 @@ def test_a_true_run_passes_in_every_tier(result):
     assert result.paths.completeness == result.paths.accuracy == 1.0
 
 
+def test_a_log_in_whole_seconds_gives_no_verdict_on_its_tier(world, tmp_path):
+    run = write_run(world, tmp_path / "run.db")
+    folder = write_logs(world, tmp_path / "events")
+    (folder / "mariadb" / "slow_log.tsv").unlink()
+    calls = world.tables["calls"]
+    at = calls["arrive_ns"][(calls["server_node"] == DB) & (calls["depart_ns"] >= 0)]
+    (folder / "mariadb" / "slow.log").write_text(
+        "".join(
+            "# User@Host: u[u] @  [10.77.0.12]\n# Query_time: 0.000700  Lock_time: 0.0\n"
+            f"SET timestamp={second};\nSELECT 1;\n"
+            for second in (at // 10**9).tolist()
+        )
+    )
+    (tmp_path / "manifest.json").write_text(json.dumps({"hosts": HOSTS}))
+    found = validate(run, folder)
+    db = next(tier for tier in found.tiers if tier.tier == "db")
+    assert any("known to 500 ms, windows are 50 ms" in why for why in db.undecided)
+    assert (found.verdict, found.failures) == ("undecided", [])
+
+
 def test_the_bias_is_the_way_between_tap_and_server(result, world):
     # The tap sees every call one hop earlier and one hop longer on each side than its server (Little's law).
     tier = result.tiers[2]

@@ -20,7 +20,7 @@ from tapscope.store.tables import Column
 Table = dict[str, NDArray[Any]]
 """Columns of one length; which ones, with dtype and unit, says the tuple of Column that it was made from."""
 
-TIERS = ("web", "app", "db")
+TIERS = ("web", "app", "middle", "db")
 """Tier names in the order a request meets them; the index is the code in `event_call.tier`."""
 
 
@@ -244,16 +244,21 @@ class Collector:
         return [(f"events.{name}", value, "") for name, value in sorted(self.counts.items())]
 
 
+COARSE_NS = 100_000_000
+"""Half width of an arrival from which on it tells neither calls nor windows apart."""
+
+
 def without_duplicates(calls: Table) -> tuple[Table, int]:
     """Calls in order of arrival without repeated rows, and how many were repeated.
 
     A line that stands in two files (a copied rotation) gives the same id, times, thread and port twice. Two
-    different calls cannot: one connection or thread does not start two calls in the same microsecond.
+    different calls cannot: one connection or thread does not start two calls in the same microsecond. A log
+    with stamps in whole seconds cannot tell; its rows are all kept.
     """
     key = ("client_port", "thread", "command", "depart_ns", "request_id", "host", "tier", "arrive_ns")
     order = np.lexsort([calls[name] for name in key])
     ordered = {name: values[order] for name, values in calls.items()}
-    same = np.ones(max(len(order) - 1, 0), dtype=bool)
+    same = ordered["arrive_precision_ns"][1:] < COARSE_NS
     for name in key:
         same &= ordered[name][1:] == ordered[name][:-1]
     keep = np.concatenate([np.ones(min(len(order), 1), dtype=bool), ~same])

@@ -28,19 +28,37 @@ from tapscope.validate.event_calls import (
     without_duplicates,
 )
 from tapscope.validate.joining import last_before
-from tapscope.validate.monitors import apache, client, mariadb, nginx, tomcat
+from tapscope.validate.monitors import (
+    apache,
+    avatica,
+    cjdbc,
+    client,
+    mariadb,
+    milliscope,
+    nginx,
+    performance_schema,
+    slow_file,
+    tomcat,
+)
 from tapscope.validate.monitors.lines import LOCAL, Format, LogFile, head, stem, wrong_format
 
 FORMATS: tuple[Format, ...] = (
     apache.ACCESS,
     apache.ERROR,
     nginx.ACCESS,
+    milliscope.APACHE,
+    milliscope.NGINX,
     tomcat.ACCESS,
     tomcat.EVENTS,
+    avatica.CALLS,  # before the application's files, which have the same columns but one
+    avatica.STATEMENTS,
     tomcat.REQUESTS,
     tomcat.STATEMENTS,
+    cjdbc.REQUESTS,
     mariadb.SLOW,
     mariadb.GENERAL,
+    slow_file.SLOW,
+    performance_schema.STATEMENTS,
     client.REQUESTS,
 )
 """In the order they are read: the database finds bound request IDs only when the other tiers' logs are
@@ -319,15 +337,24 @@ def _downstream(calls: Table, marks: Table, collector: Collector) -> Table:
 
 def _callers(calls: Table, downstream: Table, marks: Table) -> Table:
     """Every tier's calls as the tier before it logged them: the client's of web, web's of app, app's of
-    db."""
+    the middleware where there is one, else of db."""
     client = _of_kind(marks, MarkKind.CLIENT)
     below = {name: values[downstream["receive_ns"] >= 0] for name, values in downstream.items()}
     return {
-        "tier": np.concatenate([client["tier"], calls["tier"][below["call"]] + 1]).astype(np.int32),
+        "tier": np.concatenate([client["tier"], _called_by(calls)[calls["tier"][below["call"]]]]),
         "send_ns": np.concatenate([client["at_ns"], below["send_ns"]]),
         "receive_ns": np.concatenate([client["until_ns"], below["receive_ns"]]),
         "command": np.concatenate([client["command"], below["command"]]).astype(np.int32),
     }
+
+
+def _called_by(calls: Table) -> NDArray[np.int32]:
+    """Which tier each tier calls: the next one in TIERS; no run has a middleware that it has no log of."""
+    middle = TIERS.index("middle")
+    called = np.arange(1, len(TIERS) + 1, dtype=np.int32)
+    if not np.any(calls["tier"] == middle):
+        called[middle - 1] = middle + 1
+    return called
 
 
 def _owners(calls: Table, marks: Table) -> NDArray[np.int64]:
@@ -353,6 +380,6 @@ def _count_ids(calls: Table, collector: Collector) -> None:
     for code, tier in enumerate(TIERS):
         ids = calls["request_id"][calls["tier"] == code]
         collector.count(f"{tier}.missing_id", int(np.count_nonzero(ids < 0)))
-        if tier != "db":
+        if tier in ("web", "app"):  # further down, one request makes many calls
             _, times = np.unique(ids[ids >= 0], return_counts=True)
             collector.count(f"{tier}.duplicate_id", int(np.sum(times - 1)))

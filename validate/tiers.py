@@ -21,6 +21,7 @@ Ints = NDArray[np.int64]
 PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
     "web": (Protocol.HTTP,),
     "app": (Protocol.AJP, Protocol.HTTP, Protocol.FASTCGI),
+    "middle": (Protocol.CJDBC, Protocol.AVATICA, Protocol.HTTP, Protocol.MYSQL),
     "db": (Protocol.MYSQL,),
 }
 """Protocols in which a tier may be called."""

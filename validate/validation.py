@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapscope.analyze.load import WINDOW_NS
 from tapscope.store.errors import ExitCode, TapscopeError
@@ -125,6 +126,8 @@ def validate(
             tier: tiers.compared(seen, logs, tier, nodes[tier]) for tier in logs.tiers() if tier in nodes
         }
         compared = [_compare(seen, logs, pair, width_ns, thresholds) for pair in pairs.values()]
+        for agreed, pair in zip(compared, pairs.values(), strict=True):
+            _refuse_coarse(agreed, logs.calls["arrive_precision_ns"][pair.log_rows], width_ns)
         result = Validation(
             run=str(run_path),
             events=str(events_dir),
@@ -170,6 +173,15 @@ def _compare(
         width_ns,
         thresholds,
     )
+
+
+def _refuse_coarse(tier: TierAgreement, precision_ns: NDArray[np.int64], width_ns: int) -> None:
+    """A log whose stamps are coarser than the windows (MariaDB's slow log as a file) cannot be judged by."""
+    if len(precision_ns) and np.median(precision_ns) > width_ns / 2:
+        known = np.median(precision_ns) / 1e6
+        tier.undecided.append(
+            f"the log's arrivals are known to {known:g} ms, windows are {width_ns / 1e6:g} ms"
+        )
 
 
 def _judge(result: Validation, logs: EventCalls) -> None:

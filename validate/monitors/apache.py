@@ -32,6 +32,8 @@ PRECISION_NS = 1_000
 _FIELD = re.compile(r"(?:^| )(id|uid|beg|end|D|s|conn|jk)=(\S*)")
 _ACCESS = re.compile(r"(?:^| )beg=\d{16}(?: |$)")
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6})\]")
+_STOCK_STAMP = re.compile(r"\[[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d\d) (\d\d:\d\d:\d\d\.\d{6}) (\d{4})\]")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SENT = re.compile(r"\bDS id=(\S+)")
 _LOG_ID = re.compile(r"\[rid ([^\]\s]+)\]")
 _NS_PER_US = 1000
@@ -82,6 +84,17 @@ def read_access(file: LogFile, collector: Collector) -> None:
     read_lines(file, collector, ACCESS, parse)
 
 
+def _stamp(line: str) -> str | None:
+    """'YYYY-MM-DD hh:mm:ss.uuuuuu' of a line in the format [%{cu}t], or in httpd's own ([%{u}t])."""
+    compact = _STAMP.match(line)
+    if compact is not None:
+        return compact[1]
+    stock = _STOCK_STAMP.match(line)
+    if stock is None or stock[1] not in _MONTHS:
+        return None
+    return f"{stock[4]}-{_MONTHS.index(stock[1]) + 1:02d}-{stock[2]} {stock[3]}"
+
+
 def read_error(file: LogFile, collector: Collector) -> None:
     """Stamps of downstream sending and receiving. Everything else that an error log says is skipped."""
     host = collector.hosts.code(file.host)
@@ -98,10 +111,10 @@ def read_error(file: LogFile, collector: Collector) -> None:
             if found is None:
                 collector.count("apache.receiving_without_id")
                 return None
-        stamp = _STAMP.match(text)
+        stamp = _stamp(text)
         if stamp is None:
             raise UnreadableError
-        at = local_ns(stamp[1])
+        at = local_ns(stamp)
         collector.mark(kind, tier=tier, host=host, source=source, request_id=found[1], at_ns=at)
         return at, at
 
@@ -120,7 +133,7 @@ ERROR = Format(
     name="apache error log",
     tier="web",
     family=re.compile(r"(?!)"),  # an error log of another format tells nothing about calls, and harms nobody
-    recognise=lambda head: any(_STAMP.match(line) and "] [" in line for line in head),
+    recognise=lambda head: any(_stamp(line) and "] [" in line for line in head),
     read=read_error,
-    expected='an Apache error log line "[YYYY-MM-DD hh:mm:ss.uuuuuu] ..." (ErrorLogFormat with %{cu}t)',
+    expected="an Apache error log line that begins with httpd's own stamp or [YYYY-MM-DD hh:mm:ss.uuuuuu]",
 )

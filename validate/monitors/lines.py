@@ -22,6 +22,9 @@ HEAD_LINES = 40
 """So many lines decide what format a file has; an Apache error log starts with a page of start-up
 messages."""
 
+RECORD_CHARACTERS = 1 << 20
+"""A record of several lines that is longer (a bulk INSERT) is not kept whole."""
+
 SHOWN_CHARACTERS = 60
 """Of a line that is quoted in an error: enough to recognise it, not enough to leak what users sent."""
 
@@ -130,6 +133,8 @@ def header(file: LogFile, needed: tuple[str, ...], expected: str, separator: str
 
 
 Stay = tuple[int, int]
+Numbered = tuple[int, str]
+"""A line's number from 1 and its text; of a record of several lines, the number of its first."""
 
 
 def read_lines(
@@ -140,8 +145,11 @@ def read_lines(
     *,
     zone: str = "UTC epoch",
     skip: int = 0,
+    fold: Callable[[Iterator[Numbered]], Iterator[Numbered]] = iter,
 ) -> None:
     """Feed every line to `parse(source, number, text)` and keep the books of the file.
+
+    skip : header lines; fold : joins the lines of one record, where a record has several
 
     parse gives (arrive_ns, depart_ns) of the call it stored, None for a line that is no call, and raises
     UnreadableError for a line that should have been one. A lost line may have been a call: the time it may
@@ -155,7 +163,7 @@ def read_lines(
     first_bad: tuple[int, str] | None = None
     last = 0
     truncated = collector.counts.get("truncated_last_line", 0)
-    for number, text in lines(file.path, collector):
+    for number, text in fold(lines(file.path, collector)):
         last = number
         if number <= skip or not text:
             continue
@@ -204,6 +212,32 @@ def _add_gaps(collector: Collector, tier: int, source: int, stays: list[Stay], l
         before = max(stays[max(position - 1, 0)])
         after = max(stays[min(position, len(stays) - 1)])
         collector.gaps.append((tier, min(before, after) - usual, max(before, after) + usual, source))
+
+
+def records(starts: Callable[[str, str], bool]) -> Callable[[Iterator[Numbered]], Iterator[Numbered]]:
+    """A `fold` that joins the lines of a record with line ends.
+
+    starts(last line of the record so far, this line): does this line begin the next record? Of a record
+    beyond RECORD_CHARACTERS only the last line is kept besides: request IDs stand at the end.
+    """
+
+    def fold(numbered: Iterator[Numbered]) -> Iterator[Numbered]:
+        first, size, parts = 0, 0, list[str]()
+        for number, text in numbered:
+            if parts and starts(parts[-1], text):
+                yield first, "\n".join(parts)
+                size, parts = 0, []
+            if not parts:
+                first = number
+            if size > RECORD_CHARACTERS:
+                parts[-1] = text
+            else:
+                parts.append(text)
+                size += len(text)
+        if parts:
+            yield first, "\n".join(parts)
+
+    return fold
 
 
 LOCAL = "local"

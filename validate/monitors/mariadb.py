@@ -33,9 +33,9 @@ STATEMENT = "Statement"
 
 _COMMENT = re.compile(r"/\*\s*ID=([^*\s]+)\s*\*/")
 _QUOTED = re.compile(r"'([^'\\]{1,128})'")
-_ADMINISTRATOR = re.compile(r"#? ?administrator command: (\w+)")
+ADMINISTRATOR = re.compile(r"#? ?administrator command: (\w+)")
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$")
-_NO_ADDRESS = re.compile(r"\[\s*\]\s*$")
+NO_ADDRESS = re.compile(r"\[\s*\]\s*$")
 _TIER = TIERS.index("db")
 
 
@@ -73,12 +73,12 @@ def read_slow(file: LogFile, collector: Collector) -> None:
         cells = text.split("\t")
         if len(cells) != len(columns):
             raise UnreadableError
-        if user_at is not None and _NO_ADDRESS.search(cells[user_at]):
+        if user_at is not None and NO_ADDRESS.search(cells[user_at]):
             collector.count("db.local_connection")
             return None
         arrive = local_ns(cells[start_at])
         depart = arrive + duration_ns(cells[time_at])
-        administrator = _ADMINISTRATOR.match(cells[text_at])
+        administrator = ADMINISTRATOR.match(cells[text_at])
         collector.add(
             tier=_TIER,
             host=host,
@@ -108,7 +108,7 @@ def read_general(file: LogFile, collector: Collector) -> None:
         cells = text.split("\t")
         if len(cells) != len(columns):
             raise UnreadableError
-        if user_at is not None and _NO_ADDRESS.search(cells[user_at]):
+        if user_at is not None and NO_ADDRESS.search(cells[user_at]):
             collector.count("db.local_connection")
             return None
         arrive = local_ns(cells[time_at])

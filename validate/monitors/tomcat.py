@@ -99,19 +99,19 @@ def read_events(file: LogFile, collector: Collector) -> None:
 
 def read_requests(file: LogFile, collector: Collector) -> None:
     """requests.tsv: when a filter in front of the application saw the request come and go."""
-    _read_intervals(file, collector, REQUESTS, ("ua_us", "ud_us"), MarkKind.INSIDE)
+    read_intervals(file, collector, REQUESTS, ("ua_us", "ud_us"), MarkKind.INSIDE)
 
 
 def read_statements(file: LogFile, collector: Collector) -> None:
     """statements.tsv: when the application sent each statement and had its answer."""
-    _read_intervals(file, collector, STATEMENTS, ("ds_us", "dr_us"), MarkKind.STATEMENT)
+    read_intervals(file, collector, STATEMENTS, ("ds_us", "dr_us"), MarkKind.STATEMENT)
 
 
-def _read_intervals(
+def read_intervals(
     file: LogFile, collector: Collector, form: Format, stamps: tuple[str, str], kind: MarkKind
 ) -> None:
-    """A tab-separated event file with a header line and one interval per row."""
-    host = collector.hosts.code(file.host)
+    """A tab-separated event file with a header line and one interval per row, of any tier."""
+    host, tier = collector.hosts.code(file.host), TIERS.index(form.tier)
     columns = header(file, ("request_id", *stamps), form.expected)
     id_at, begin_at, end_at = (columns[name] for name in ("request_id", *stamps))
     ordinal_at, thread_at, form_at = (columns.get(name) for name in ("ordinal", "thread_id", "form"))
@@ -126,7 +126,7 @@ def _read_intervals(
             raise UnreadableError from None
         collector.mark(
             kind,
-            tier=_TIER,
+            tier=tier,
             host=host,
             source=source,
             request_id=cells[id_at],

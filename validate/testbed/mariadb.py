@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tapscope.store.errors import TapscopeError
+from tapscope.validate.monitors.mariadb_export import SLOW_LOG
 
 from . import dataset
 from .packages import Paths
@@ -28,11 +29,6 @@ USER = "board"
 PASSWORD = "board-password"
 # Folder of an unfinished template; followed by the id of the process that makes it.
 MAKING = "making-"
-
-_SLOW_LOG = (
-    "SELECT start_time, user_host, query_time, lock_time, rows_sent, rows_examined, db, thread_id, sql_text"
-    " FROM mysql.slow_log"
-)
 
 
 def cache_folder() -> Path:
@@ -234,7 +230,7 @@ class Database(Server):
         self.run("SET GLOBAL slow_query_log = OFF")
         with target.open("wb") as out:
             done = subprocess.run(
-                [*self._client, "--batch", "--quick", "-e", _SLOW_LOG],
+                [*self._client, "--batch", "--quick", "-e", SLOW_LOG],
                 stdout=out,
                 stderr=subprocess.PIPE,
                 check=False,
