@@ -64,14 +64,11 @@ def node_state(
     done = here & stay.departed
     service = service_times(calls, stay, intra_node_ns, node)
     begin, end = stay.begin_ns[here], stay.end_ns[here]
-    took = service.of(calls["class_id"][here], begin)
     count = np.bincount(
         np.searchsorted(service.classes, calls["class_id"][done]), minlength=len(service.classes)
     )
     unit = work_unit_ns(service.mean_ns(), count) if len(service.classes) else float("nan")
-    units = (
-        np.where(done[here], np.nan_to_num(took / unit), 0.0) if np.isfinite(unit) else np.zeros(len(begin))
-    )
+    units = units_done(service, unit, calls["class_id"][here], begin, done[here])
     # What a unit of work keeps a call inside under low load: its own service, and the nodes below.
     whole_stay = service_times(calls, stay, stay.end_ns - stay.begin_ns, node)
     inside_per_unit = _seconds_per_unit(whole_stay, service, unit, count)
@@ -106,6 +103,19 @@ def node_state(
         state=state,
         speeds=speed_levels(rate, full),
     )
+
+
+def units_done(
+    service: ServiceTimes,
+    unit_ns: float,
+    class_id: NDArray[Any],
+    begin_ns: Int,
+    departed: NDArray[np.bool_],
+) -> Float:
+    """Work units of each call, which it counts where it ends; 0 for one whose end or class is not known."""
+    if not np.isfinite(unit_ns):
+        return np.zeros(len(begin_ns))
+    return np.where(departed, np.nan_to_num(service.of(class_id, begin_ns) / unit_ns), 0.0)
 
 
 def _seconds_per_unit(

@@ -18,6 +18,7 @@ from typing import Any
 
 from tapscope.report import (
     agreement,
+    analysis,
     encode,
     findings,
     health,
@@ -34,7 +35,17 @@ from tapscope.store.codes import CallFlag
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
 
-SCRIPTS = ("decode.js", "theme.js", "strips.js", "histogram.js", "waterfall.js", "transactions.js", "page.js")
+SCRIPTS = (
+    "decode.js",
+    "theme.js",
+    "chart.js",
+    "strips.js",
+    "histogram.js",
+    "waterfall.js",
+    "transactions.js",
+    "analysis.js",
+    "page.js",
+)
 """In the order in which they need each other."""
 
 _MARK = re.compile(r"\{\{(\w+)\}\}")
@@ -70,6 +81,7 @@ def page(run: Run) -> str:
     figures = tiers.figures(run)
     found = health.findings(run)
     compared = agreement.section(run)
+    known = analysis.analyse(run)
     code = [_END_OF_SCRIPT.sub(r"<\\/", text) for text in (_plotly(), _scripts())]
     return _fill(
         _asset("page.html"),
@@ -78,7 +90,7 @@ def page(run: Run) -> str:
             "style": _asset("page.css"),
             "plotly": code[0],
             "scripts": code[1],
-            "data": encode.script_json(_data(run)),
+            "data": encode.script_json(_data(run, known)),
             "name": escape(run.name),
             "when": escape(utc(run.start_ns)) if run.end_ns > run.start_ns else "",
             "overview": sections.overview(run),
@@ -91,13 +103,14 @@ def page(run: Run) -> str:
             or "<p>Not validated. <code>tapscope validate RUN.db --events DIR</code> compares "
             "the queue lengths of the tap with the servers' own logs.</p>",
             "findings": findings.section(run),
+            "analysis": analysis.section(run, known),
             "lost": sections.lost(run),
             "version": escape(str(run.meta.get("tapscope_version", ""))),
         },
     )
 
 
-def _data(run: Run) -> dict[str, Any]:
+def _data(run: Run, known: analysis.Analysis) -> dict[str, Any]:
     flags = {int(flag): str(flag.name).lower().replace("_", " ") for flag in CallFlag if flag}
     return {
         "start_ns": str(run.start_ns),  # as text: beyond what a JavaScript number can hold
@@ -106,6 +119,7 @@ def _data(run: Run) -> dict[str, Any]:
         "protocols": {int(protocol): name for protocol, name in PROTOCOL_NAMES.items()},
         "flags": flags,
         "strips": strips.strips(run) + hosts.strips(run),
+        "analysis": analysis.figures(run, known),
         **transactions.transactions(run),
     }
 

@@ -366,6 +366,27 @@ def test_click_on_a_histogram_bar_lists_its_transactions(report: Any, simulation
         assert float(row.find_elements(By.TAG_NAME, "td")[2].text) >= low * 0.95
 
 
+def test_tab_of_a_node_draws_its_windows_and_n_star(report: Any) -> None:
+    figures = report.execute_script(
+        "return Tapscope.data.analysis.map((node) => [node.name, node.widths[1].of]);"
+    )
+    assert [name for name, _ in figures] == ["10.77.0.11", "10.77.0.12", "10.77.0.13"]
+    tabs = report.find_elements(By.CSS_SELECTOR, "#analysis-nodes button")
+    for tab, (_, windows) in zip(tabs, figures, strict=True):
+        report.execute_script("arguments[0].scrollIntoView({block: 'center'});", tab)
+        tab.click()
+        assert tab.get_attribute("aria-selected") == "true"
+        drawn = report.execute_script(
+            "return [...document.querySelectorAll('#analysis-figures .chart')]"
+            ".map((chart) => [chart.data.reduce((sum, t) => sum + t.x.length, 0), chart.layout.xaxis.range]);"
+        )
+        assert drawn[0][0] == windows
+        # Interval lengths are drawn on the same axes, so that they compare.
+        assert drawn[2][1] == drawn[3][1] == drawn[4][1]
+    tabs[-1].send_keys(Keys.ARROW_RIGHT)
+    assert tabs[0].get_attribute("aria-selected") == "true"
+
+
 def test_texts_from_the_network_stay_texts(report: Any, evil: str, canary: HTTPServer) -> None:
     """A path may hold markup and script; it is shown, and neither runs nor loads anything."""
     about = report.execute_script(

@@ -1,6 +1,6 @@
 // Ties the parts together. The zoomed window and the chosen transaction stand in the address: #t=1.5,2.25&tx=17
 (async () => {
-  const { strips, histogram, transactions } = Tapscope;
+  const { strips, histogram, transactions, analysis } = Tapscope;
   const click = (id, action) => document.getElementById(id).addEventListener("click", action);
 
   const fromAddress = () => {
@@ -33,6 +33,7 @@
   await strips.start();
   histogram.start();
   transactions.start();
+  analysis.start();
   const wanted = fromAddress();
   if (wanted === null || !transactions.choose(wanted)) {
     if (transactions.all.length) transactions.choose(transactions.all[0].trace);
