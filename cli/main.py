@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "stats": "tapscope.cli.commands.stats:stats",
     "report": "tapscope.cli.commands.report:report",
     "validate": "tapscope.cli.commands.validate:validate",
+    "compare": "tapscope.cli.commands.compare:compare",
     "queues": "tapscope.cli.commands.queues:queues",
     "response-times": "tapscope.cli.commands.response_times:response_times",
     "listeners": "tapscope.cli.commands.listeners:listeners",
@@ -31,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "load-hosts": "tapscope.cli.commands.load_hosts:load_hosts",
     "hosts": "tapscope.cli.commands.hosts:hosts",
     "capture": "tapscope.cli.commands.capture:capture",
-    "testbed": "tapscope.validate.testbed.commands:testbed",
+    "testbed": "tapscope.cli.commands.testbed:testbed",
     "completion": "tapscope.cli.commands.completion:completion",
 }
 """Sub-commands in the order of the help page; each is imported when it is used."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tapscope.cli.output import print_json, print_table, utc
+from tapscope.cli.output import note, print_json, print_table, utc
 
 NODE_COLUMNS = {
     "node": "node",
@@ -313,6 +313,23 @@ def span_validation(
         print_table(title, head, rows)
     for name, value in counters.items():
         print(f"  {name.replace('_', ' ')}: {value}")
+
+
+def comparison(
+    differs: Mapping[str, tuple[Any, Any]],
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]],
+    statement: str,
+    notes: Sequence[str],
+) -> None:
+    """What two kinds of runs differ in, and what the study could have seen."""
+    for name, (of_a, of_b) in differs.items():
+        print(f"{name}: {of_a} in A, {of_b} in B")
+    for title, head, rows in tables:
+        print_table(title, head, rows)
+    if statement:
+        print(f"{statement}.")
+    for text in notes:
+        note(f"tapscope: {text}.")
 
 
 def interfaces(names: Sequence[str], as_json: bool) -> None:

@@ -41,6 +41,8 @@ def test_every_tapscope_command_shown_exists_with_its_options(document: str) -> 
             assert found is not None, " ".join(words)
             command, rest = found, rest[1:]
         options = {name for parameter in command.params for name in parameter.opts + parameter.secondary_opts}
+        if "--" in rest:  # what follows is another command's, or files
+            rest = rest[: rest.index("--")]
         used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
         assert used - options - {"-h", "--help", "-V", "--version"} == set(), " ".join(words)
 

@@ -212,6 +212,12 @@ def _listed() -> str:
     show_default=True,
     help="Event monitors; without them there are no request ids, no logs and no truth.",
 )
+@click.option(
+    "--mirror/--no-mirror",
+    default=True,
+    show_default=True,
+    help="Without the mirror there is no capture and no truth: what the tap itself costs the servers.",
+)
 @click.option("--midstream", is_flag=True, help="Begin the capture when the servers are connected already.")
 @click.option("--keep-unscrubbed", is_flag=True, help="Also keep the capture with the request ids in it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
@@ -235,20 +241,24 @@ def run(
     if as_json:
         click.echo(json.dumps(manifest, indent=2))
         return
-    requests, capture, scrubbed = manifest["requests"], manifest["capture"], manifest["scrub"]
+    requests = manifest["requests"]
     rows = [
         ("run directory", output),
         ("requests in the run phase", requests["in_run_phase"]),
         ("requests per second", requests["per_second"]),
         ("response time p50/p95/p99 (ms)", "/".join(str(v) for v in requests["response_ms"].values())),
         ("mean requests in Tomcat", requests.get("mean_in_tomcat", "unknown")),
-        (
-            "frames mirrored / captured",
-            f"{capture['frames_into_bridge']} / {capture.get('captured', 'unknown')}",
-        ),
-        ("dropped by kernel", capture.get("dropped_by_kernel", "unknown")),
-        ("request ids overwritten / left", f"{scrubbed['ids']} / {scrubbed['ids_left']}"),
     ]
+    if capture := manifest.get("capture"):
+        scrubbed = manifest["scrub"]
+        rows += [
+            (
+                "frames mirrored / captured",
+                f"{capture['frames_into_bridge']} / {capture.get('captured', 'unknown')}",
+            ),
+            ("dropped by kernel", capture.get("dropped_by_kernel", "unknown")),
+            ("request ids overwritten / left", f"{scrubbed['ids']} / {scrubbed['ids_left']}"),
+        ]
     for name, value in rows:
         click.echo(f"{name:32} {value}")
 

@@ -43,6 +43,15 @@ def collectl_command(collectl: str, host: str, folder: Path, processes: str) -> 
     return ["unshare", "--uts", "sh", "-c", script, "sh", host, str(folder), *argv]
 
 
+def cpu_model() -> str:
+    """Name of the processor, as the kernel tells it; '' where it does not."""
+    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return ""
+
+
 def _reader_v1(folder: Path) -> Callable[[], tuple[int, int, int]]:
     files = [
         os.open(folder / name, os.O_RDONLY)

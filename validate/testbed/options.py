@@ -51,6 +51,7 @@ class Options:
     stop_every_s: float = 2.0
     stop_ms: tuple[int, int] = (50, 500)
     monitors: bool = True
+    mirror: bool = True
     midstream: bool = False
     keep_unscrubbed: bool = False
     cpu_quota: dict[str, float] = field(default_factory=dict)

@@ -62,7 +62,7 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
             say(f"{server.title} on {server.host}")
             server.prepare(paths)
         say("network namespaces")
-        network = stack.enter_context(Network(paths, name, dict(scenario.hosts)))
+        network = stack.enter_context(Network(paths, name, dict(scenario.hosts), options.mirror))
         groups = Groups.make(name, list(network.hosts), options.cpu_quota)
         stack.callback(groups.remove)
         logs = scratch / "logs"
@@ -133,6 +133,8 @@ def _manifest(
         },
         "kernel": platform.release(),
         "cpus": os.cpu_count(),
+        "cpu_model": hosts.cpu_model(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "distribution": platform.freedesktop_os_release().get("PRETTY_NAME", ""),
         "mirror_method": network.mirror_method,
         "cgroups": {"flavour": groups.flavour, "note": groups.note},
@@ -160,17 +162,17 @@ class _Session:
         options, out, paths = self.options, self.out, self.bench.paths
         for host in self.launcher.network.hosts:
             (out / "hosts" / host / "collectl").mkdir(parents=True)
-        tap = None if options.midstream else Tap.start(paths, self.raw, self.launcher)
+        tap = Tap.start(paths, self.raw, self.launcher) if options.mirror and not options.midstream else None
         for server in self.servers:
             self.say(f"{server.title} on {server.host}")
             server.start(self.bench)
-        if tap is None:
+        if options.mirror and tap is None:
             tap = Tap.start(paths, self.raw, self.launcher)
         recorders = self._record_hosts()
         self.say(f"{options.users} users, {options.warmup_s:.0f} s warm-up, {options.seconds:.0f} s run")
         self._let_users_work()
         self.say("collecting")
-        counters = tap.stop()
+        counters = tap.stop() if tap is not None else {}
         self.manifest["listen"] = {
             host: self.launcher.network.listen_counters(host) for host in self.launcher.network.hosts
         }
@@ -180,8 +182,10 @@ class _Session:
             self.manifest |= server.finish(self.bench)
         if not options.monitors:
             shutil.rmtree(out / "events", ignore_errors=True)
-        self.say("truth")
-        self._truth(counters)
+        self._write_pauses()
+        if tap is not None:
+            self.say("truth")
+            self._truth(counters)
 
     def _record_hosts(self) -> list[Process]:
         started = []
@@ -290,7 +294,6 @@ class _Session:
         found = truth.extract(capture, ids, self.scenario.protocols, holders, bool(self.scenario.parts))
         capture.data.close()
         truth.write(found, out / "truth" / "calls.csv.gz")
-        self._write_pauses()
         self.manifest["capture"] = {
             **counters,
             "packets_in_file": capture.packets,

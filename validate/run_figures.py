@@ -1,0 +1,293 @@
+"""What one run says about its system: throughput, response times, CPU by mode and disk bytes, one value each.
+
+Times come from one observer only: the tap (a run file), or the load generator's own log (a run directory,
+for runs that no tap watched). Warm-up and ramp-down are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapscope.analyze.losses import loss_summary
+from tapscope.analyze.symptoms import entry_nodes, transactions
+from tapscope.hostmon.fuse import by_window, cpu_by_window, host_of_node
+from tapscope.hostmon.load import load_host_files
+from tapscope.store.errors import TapscopeError
+from tapscope.store.runfile import RunFile
+
+Ints = NDArray[np.int64]
+
+PERCENTILES = (50, 90, 99)
+ENTRY, MACHINE = "entry", "machine"
+CGROUP = "cgroup_cpu"
+WHOLE_DISKS = (
+    ("collectl_disk", "read_kib_per_s", "written_kib_per_s"),
+    ("vmstat_disk", "read_kib_per_s", "written_kib_per_s"),
+    ("iostat_disk", "rkb_s", "wkb_s"),
+)
+"""Where a host's disk traffic is looked for, best first: kind of table, columns of KiB/s read and written."""
+COVERED = 0.9
+"""A host log that covers less of the run phase is flagged."""
+
+
+class Figure(NamedTuple):
+    """Name of a figure: whose (entry, a host, machine), what, and in which unit."""
+
+    where: str
+    what: str
+    unit: str
+
+
+@dataclass
+class RunFigures:
+    """One run. observer: tap or load generator; seed: of the workload, None when not known; options: of the
+    testbed ({} elsewhere); seconds: length of the phase measured; flags: why not to trust it."""
+
+    name: str
+    observer: str
+    seed: int | None
+    options: dict[str, Any]
+    seconds: float
+    figures: dict[Figure, float]
+    flags: list[str] = field(default_factory=list)
+
+
+def read(path: str | Path, lead_ns: int = 0, tail_ns: int = 0) -> RunFigures:
+    """Figures of a run file, by the tap; or of a run directory, by its load generator.
+
+    The phase is that of the manifest (`phases_ns`: run_begin, run_end), without one all that was observed;
+    `lead_ns` and `tail_ns` are left out of either. TapscopeError for what is neither, or has nothing in it.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _by_load_generator(path, lead_ns, tail_ns)
+    with RunFile.open(path) as run:
+        return _by_tap(run, lead_ns, tail_ns)
+
+
+def _by_tap(run: RunFile, lead_ns: int, tail_ns: int) -> RunFigures:
+    calls, nodes, connections = (run.read_table(name) for name in ("calls", "nodes", "connections"))
+    served = np.unique(calls["server_node"])
+    if not len(served):
+        raise TapscopeError(
+            "there are no calls in this run",
+            path=run.path,
+            remedy="See `tapscope stats` for what was captured.",
+        )
+    manifest = run.meta("manifest", {})
+    entries = entry_nodes(nodes, calls)
+    asked = transactions(calls, connections, entries)
+    begin, end = _phase(manifest, asked.begin_ns, asked.end_ns, lead_ns, tail_ns, run.path)
+    figures = _times(asked.begin_ns, asked.end_ns, begin, end)
+    hosts = host_of_node(run)
+    names = run.node_names()
+    for node in served:
+        here = (calls["server_node"] == node) & (calls["depart_ns"] >= begin) & (calls["depart_ns"] < end)
+        if np.any(here) and node not in entries:
+            stay = calls["depart_ns"][here] - calls["arrive_ns"][here]
+            where = hosts.get(int(node), names[node])
+            figures[Figure(where, "response time, mean", "ms")] = float(stay.mean()) / 1e6
+    flags = _lost(loss_summary(run))
+    figures |= _host_figures(run, begin, end, flags)
+    return _made(run.path, "tap", manifest, begin, end, figures, flags)
+
+
+def _by_load_generator(folder: Path, lead_ns: int, tail_ns: int) -> RunFigures:
+    logs = [
+        path for name in ("requests.csv", "requests.csv.gz") if (path := folder / "users" / name).exists()
+    ]
+    log = logs[0] if logs else folder / "users" / "requests.csv"
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        with gzip.open(log, "rt") if log.suffix == ".gz" else log.open(encoding="utf-8") as file:
+            rows = [(int(row["start_ns"]), int(row["end_ns"])) for row in csv.DictReader(file)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TapscopeError(
+            f"this is no finished run directory of the testbed: {error}",
+            path=folder,
+            remedy="Give directories with manifest.json and users/requests.csv, or run files.",
+        ) from error
+    start, answered = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+    flags = [f"{np.count_nonzero(answered < 0)} requests without an answer"] if np.any(answered < 0) else []
+    start, answered = start[answered >= 0], answered[answered >= 0]
+    begin, end = _phase(manifest, start, answered, lead_ns, tail_ns, log)
+    figures = _times(start, answered, begin, end)
+    with _host_logs(folder) as run:
+        figures |= _host_figures(run, begin, end, flags)
+    return _made(folder, "load generator", manifest, begin, end, figures, flags)
+
+
+@contextmanager
+def _host_logs(folder: Path) -> Iterator[RunFile]:
+    """A run file for the moment, with nothing in it but the host logs of a run directory."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tapscope-") as scratch,
+        RunFile.create(Path(scratch) / "hosts.db") as run,
+    ):
+        if (folder / "hosts").is_dir():
+            load_host_files(run, folder / "hosts")
+        yield run
+
+
+def _made(
+    path: Path,
+    observer: str,
+    manifest: dict[str, Any],
+    begin_ns: int,
+    end_ns: int,
+    figures: dict[Figure, float],
+    flags: list[str],
+) -> RunFigures:
+    options = manifest.get("options", {})
+    seed = options.get("seed")
+    return RunFigures(
+        name=path.name,
+        observer=observer,
+        seed=seed if isinstance(seed, int) else None,
+        options=options,
+        seconds=(end_ns - begin_ns) / 1e9,
+        figures=figures,
+        flags=flags,
+    )
+
+
+def _phase(
+    manifest: dict[str, Any], start_ns: Ints, end_ns: Ints, lead_ns: int, tail_ns: int, path: Path
+) -> tuple[int, int]:
+    phases = manifest.get("phases_ns", {})
+    if {"run_begin", "run_end"} <= set(phases):
+        begin, end = int(phases["run_begin"]), int(phases["run_end"])
+    elif len(start_ns):
+        begin, end = int(start_ns.min()), int(end_ns.max())
+    else:
+        begin = end = 0
+    begin, end = begin + lead_ns, end - tail_ns
+    if end <= begin or not np.any((end_ns >= begin) & (end_ns < end)):
+        raise TapscopeError(
+            "no request was answered in the time that is left of this run",
+            path=path,
+            remedy="Leave out less of it (--warmup, --rampdown), or measure longer.",
+        )
+    return begin, end
+
+
+def _times(start_ns: Ints, end_ns: Ints, begin_ns: int, until_ns: int) -> dict[Figure, float]:
+    """Throughput and response times of the requests that were answered in the phase."""
+    here = (end_ns >= begin_ns) & (end_ns < until_ns)
+    took = (end_ns[here] - start_ns[here]) / 1e6
+    figures = {
+        Figure(ENTRY, "throughput", "1/s"): len(took) / ((until_ns - begin_ns) / 1e9),
+        Figure(ENTRY, "response time, mean", "ms"): float(took.mean()),
+    }
+    for share, value in zip(PERCENTILES, np.percentile(took, PERCENTILES), strict=True):
+        figures[Figure(ENTRY, f"response time, p{share}", "ms")] = float(value)
+    return figures
+
+
+def _lost(loss: dict[str, Any]) -> list[str]:
+    """Why the tap's times of this run are not to be trusted."""
+    flags = []
+    if loss["dropped_packets"]:
+        flags.append(f"{loss['dropped_packets']} packets dropped by the recorder")
+    if loss["missing_bytes"]:
+        flags.append(f"{loss['missing_bytes']} bytes never seen by the tap")
+    if loss["lost_responses"]:
+        flags.append(f"{loss['lost_responses']} responses lost")
+    return flags
+
+
+def _host_figures(run: RunFile, begin_ns: int, end_ns: int, flags: list[str]) -> dict[Figure, float]:
+    """CPU by mode and disk bytes of every host; what hosts that share a kernel only have together stands
+    under `machine`."""
+    edges = np.array([begin_ns, end_ns], dtype=np.int64)
+    kinds: dict[str, set[str]] = {}
+    for table in run.dynamic_tables():
+        kinds.setdefault(table.host, set()).add(table.kind)
+    figures: dict[Figure, float] = {}
+    whole = None
+    for host, known in sorted(kinds.items()):
+        cpu = cpu_by_window(run, host, edges)
+        if cpu is not None:
+            modes = {"busy": cpu.busy, "user": cpu.user, "system": cpu.system}
+            modes |= {"steal": cpu.steal} if cpu.steal is not None else {}
+            modes |= {"IO wait": cpu.wait} if cpu.wait is not None else {}
+            for mode, values in modes.items():
+                figures[Figure(host, f"CPU {mode}", cpu.unit)] = float(values[0])
+        if CGROUP in known:
+            whole = host if whole is None and known - {CGROUP} else whole
+            disk = _disk(
+                run, host, known, (("collectl_process", "read_bytes_per_s", "write_bytes_per_s"),), edges
+            )
+            figures |= {Figure(host, name, "kB/s"): value / 1e3 for name, value in disk.items()}
+        else:
+            disk = _disk(run, host, known, WHOLE_DISKS, edges)
+            figures |= {Figure(host, name, "kB/s"): value * 1.024 for name, value in disk.items()}
+    if whole is not None:
+        figures |= _machine(run, whole, kinds[whole], edges)
+    for host in sorted(kinds):
+        covered = _covered(run, host, begin_ns, end_ns)
+        if covered < COVERED:
+            flags.append(f"host logs of {host} cover {100 * covered:.0f} % of the time")
+    return {name: value for name, value in figures.items() if not np.isnan(value)}
+
+
+def _machine(run: RunFile, host: str, kinds: set[str], edges_ns: Ints) -> dict[Figure, float]:
+    """What the kernel says of all hosts together, and of anything else that ran beside them."""
+    figures = {}
+    for mode, column in (("busy", "busy_pct"), ("IO wait", "wait_pct"), ("steal", "steal_pct")):
+        values = by_window(run, host, "collectl_cpu", column, edges_ns)
+        if values is not None:
+            figures[Figure(MACHINE, f"CPU {mode}", "%")] = float(values[0])
+    disk = _disk(run, host, kinds, WHOLE_DISKS, edges_ns)
+    return figures | {Figure(MACHINE, name, "kB/s"): value * 1.024 for name, value in disk.items()}
+
+
+def _disk(
+    run: RunFile, host: str, kinds: set[str], sources: tuple[tuple[str, str, str], ...], edges_ns: Ints
+) -> dict[str, float]:
+    """Rates of bytes read and written, summed over all disks or processes that a table tells apart."""
+    for kind, read_column, written_column in sources:
+        if kind in kinds:
+            columns = {"disk read": read_column, "disk written": written_column}
+            return {name: _total(run, host, kind, column, edges_ns) for name, column in columns.items()}
+    return {}
+
+
+def _total(run: RunFile, host: str, kind: str, column: str, edges_ns: Ints) -> float:
+    """Sum over the rows of a rate times the part of the phase that it holds for, divided by the phase; NaN
+    without the column."""
+    total = float("nan")
+    for table in run.dynamic_tables():
+        if table.host == host and table.kind == kind and any(c.name == column for c in table.columns):
+            got = run.read_dynamic(table.table, ["begin_ns", "end_ns", column])
+            rate = got[column].astype(np.float64)
+            known = ~np.isnan(rate) & (got["begin_ns"] >= 0)
+            overlap = np.minimum(got["end_ns"], edges_ns[1]) - np.maximum(got["begin_ns"], edges_ns[0])
+            amount = float(rate[known] @ np.maximum(overlap[known], 0)) / float(edges_ns[1] - edges_ns[0])
+            total = amount if np.isnan(total) else total + amount
+    return total
+
+
+def _covered(run: RunFile, host: str, begin_ns: int, end_ns: int) -> float:
+    """Share of the phase between the first and the last sample of a host, of its best covered log."""
+    best = 0.0
+    for table in run.dynamic_tables():
+        names = {column.name for column in table.columns}
+        if table.host == host and {"begin_ns", "end_ns"} <= names:
+            got = run.read_dynamic(table.table, ["begin_ns", "end_ns"])
+            begins = got["begin_ns"][got["begin_ns"] >= 0]
+            if len(begins):
+                reach = min(int(got["end_ns"].max()), end_ns) - max(int(begins.min()), begin_ns)
+                best = max(best, reach / (end_ns - begin_ns))
+    return best

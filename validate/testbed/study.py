@@ -1,0 +1,83 @@
+"""An overhead study: interleaved pairs of runs with something off and on, in random order, then compared.
+
+The two runs of a pair have the same seed (the same users' decisions) and follow each other, so that what
+drifts on the machine meets both. Which goes first is drawn, so that going second is nobody's habit.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapscope.store.errors import TapscopeError
+from tapscope.validate import comparison
+from tapscope.validate.comparison import Comparison
+
+from . import campaign
+from .campaign import Say
+
+PLAN, RESULT = "study.json", "comparison.json"
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Something whose cost is asked for. off, on: options of `testbed run`; tapped: the tap sees both kinds
+    of runs, so that its times are compared, else the load generator's."""
+
+    summary: str
+    off: tuple[str, ...]
+    on: tuple[str, ...]
+    tapped: bool = True
+
+
+FACTORS = {
+    "monitors": Factor(
+        "the event monitors of all servers, with request ids", ("--no-monitors",), ("--monitors",)
+    ),
+    "mirror": Factor(
+        "the tap itself: mirror port and capture", ("--no-mirror",), ("--mirror",), tapped=False
+    ),
+    "nothing": Factor("nothing: what two runs of the same differ in", (), ()),
+}
+"""What a study can be about. `nothing` tells how far the machine itself can be trusted."""
+
+
+def study(
+    what: str,
+    pairs: int,
+    words: Sequence[str],
+    out: Path,
+    *,
+    seed: int = 1,
+    lock: Path | None = None,
+    say: Say = lambda _: None,
+) -> Comparison:
+    """Run what is missing of the pairs, trace the runs, compare them, and leave comparison.json in `out`.
+
+    words : options of `testbed run` for every run (without --seed and -o); seed : of the first pair, and of
+    the order. More pairs can be added to a study later. Raises TapscopeError when a run fails.
+    """
+    factor = FACTORS[what]
+    campaign.keep_plan(out, {"what": what, "run": list(words), "seed": seed}, PLAN)
+    sides: dict[str, list[Path]] = {"off": [], "on": []}
+    for pair in range(1, pairs + 1):
+        for side in order(seed, pair):
+            folder = out / f"{side}-{pair:02}"
+            options = [*words, *(factor.on if side == "on" else factor.off), "--seed", str(seed + pair - 1)]
+            say(f"pair {pair} of {pairs}: {side}")
+            campaign.testbed_run(options, folder, lock, say)
+            sides[side].append(campaign.traced(folder, say) if factor.tapped else folder)
+    found = comparison.compare(sides["off"], sides["on"])
+    try:
+        (out / RESULT).write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise TapscopeError(f"cannot be written: {error.strerror}", path=out / RESULT) from error
+    return found
+
+
+def order(seed: int, pair: int) -> tuple[str, str]:
+    """Which side of a pair (1 ...) runs first: a fair coin, the same for the same seed."""
+    return ("off", "on") if random.Random(f"{seed} {pair}").random() < 0.5 else ("on", "off")
