@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.load import Int, Stays, level, series
-from tapscope.analyze.mechanisms import Evidence
+from tapscope.analyze.metrics import METRICS, Metric
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
-from tapscope.hostmon.fuse import by_window, gc_share, host_of_node
+from tapscope.hostmon.fuse import by_window, host_of_node, stop_share
+from tapscope.store.codes import CallFlag
 from tapscope.store.runfile import RunFile
 
-OTHER_CPU = ("sadf_cpu", "mpstat_cpu", "iostat_cpu", "vmstat")
+HALF_A_CALL = 0.5
+"""A window in which all but half a call of the most that ever were open were open shows a limit."""
 
-FIRST_OF: dict[str, tuple[tuple[str, str], ...]] = {
-    "cpu": (("cgroup_cpu", "busy_pct"),),
-    "machine_cpu": (
-        ("collectl_cpu", "busy_pct"),
-        ("collectl_plot", "cpu_totl_pct"),
-        *((kind, "busy_pct") for kind in OTHER_CPU),
-    ),
-    "steal": (
-        ("collectl_cpu", "steal_pct"),
-        ("collectl_plot", "cpu_steal_pct"),
-        *((kind, "steal_pct") for kind in OTHER_CPU),
-    ),
-    "io_wait": (
-        ("collectl_cpu", "wait_pct"),
-        ("collectl_plot", "cpu_wait_pct"),
-        *((kind, "wait_pct") for kind in OTHER_CPU),
-    ),
-    "disk_busy": (("collectl_disk", "busy_pct"), ("sadf_disk", "util_pct"), ("iostat_disk", "util_pct")),
-    "speed_mhz": (("cpu_frequency", "mhz"),),
-    "written": (("collectl_disk", "written_kib_per_s"),),
-    "dirty": (("collectl_memory", "dirty"),),
-}
-"""Table and column of each series of a host, best first."""
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of one node, one value per window. `series` has the metrics of METRICS that the run has."""
+
+    own_load: Float
+    throughput: Float
+    series: dict[str, Float] = field(default_factory=dict)
+    most_below: dict[str, int] = field(default_factory=dict)
+    """By name of a called node: the most calls that were ever open to it at once."""
 
 
 class Logs:
@@ -50,60 +40,148 @@ class Logs:
         self.names = run.node_names()
         self._run = run
         self._host = host_of_node(run)
-        self._known: dict[str, dict[str, Float | None]] = {}
+        self._known: dict[str, dict[str, Float]] = {}
 
-    def of(self, node: int) -> dict[str, Float | None]:
-        """Series of the node's host by field of Evidence; empty where no host log belongs to the node."""
+    def of(self, node: int) -> dict[str, Float]:
+        """Metrics of the node's host; empty where no host log belongs to the node."""
         host = self._host.get(node)
         if host is None:
             return {}
         if host not in self._known:
-            found: dict[str, Float | None] = {"gc": gc_share(self._run, host, self.edges_ns)}
-            for name, places in FIRST_OF.items():
-                found[name] = next(
-                    (
-                        values
-                        for kind, column in places
-                        if (values := by_window(self._run, host, kind, column, self.edges_ns)) is not None
-                    ),
-                    None,
-                )
-            self._known[host] = found
+            self._known[host] = self._read(host)
         return self._known[host]
+
+    def elsewhere(self, node: int, name: str) -> dict[str, Float]:
+        """The same metric of the hosts of other nodes, by name of the host."""
+        own = self._host.get(node)
+        others = {host: self.of(other) for other, host in self._host.items() if host != own}
+        return {host: known[name] for host, known in others.items() if name in known}
+
+    def _read(self, host: str) -> dict[str, Float]:
+        found: dict[str, Float] = {}
+        for name, metric in METRICS.items():
+            values = self._first(host, metric)
+            if values is not None:
+                found[name] = values if metric.change is None else metric.change(values)
+        gc = stop_share(self._run, host, "jvm_gc", self.edges_ns)
+        stops = stop_share(self._run, host, "jvm_safepoint", self.edges_ns)
+        if gc is not None:
+            found["gc"] = 100 * gc
+        if stops is not None:
+            # A collection is a safepoint, too.
+            found["safepoint"] = 100 * np.maximum(stops - (0.0 if gc is None else gc), 0.0)
+        return found
+
+    def _first(self, host: str, metric: Metric) -> Float | None:
+        for place in metric.places:
+            values = by_window(
+                self._run, host, place.kind, place.column, self.edges_ns, dict(place.where) or None
+            )
+            if values is not None and np.isfinite(values).any():
+                return values * place.scale
+        return None
 
 
 def node_evidence(
     logs: Logs,
-    calls: Mapping[str, NDArray[Any]],
+    tables: Mapping[str, Mapping[str, NDArray[Any]]],
     stay: Stays,
-    connections: Mapping[str, NDArray[Any]],
     loads: list[NodeLoad],
     node: int,
-    stalled: NDArray[np.bool_],
+    states: Mapping[str, NDArray[np.bool_]],
 ) -> Evidence:
-    """Everything that is known of a node. `stalled` has one value per window of `logs.edges_ns`."""
+    """Everything that is known of a node.
+
+    `tables` has calls and connections; `states` says for every window of `logs.edges_ns` whether
+    the node was "stalled" and whether it was full but "slow".
+    """
+    calls, connections = tables["calls"], tables["connections"]
     edges = logs.edges_ns
     here = (calls["server_node"] == node) & stay.arrived
     done = (calls["server_node"] == node) & stay.departed
-    open_below, most_below = {}, {}
+    found = dict(logs.of(node))
+    most_below, waiting, pool = {}, np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
     for below in np.unique(calls["server_node"][calls["client_node"] == node]):
         made = (calls["client_node"] == node) & (calls["server_node"] == below) & stay.inside
         begin, end = np.sort(stay.begin_ns[made]), np.sort(stay.end_ns[made])
-        name = logs.names[int(below)]
-        open_below[name], _ = series(begin, end, edges)
-        most_below[name] = int(level(begin, end, begin).max(initial=0))
-    addresses = np.unique(connections["server_addr"][calls["conn"][here]])
+        most = int(level(begin, end, begin).max(initial=0))
+        opened, _ = series(begin, end, edges)
+        waiting += opened
+        if most >= 2:
+            most_below[logs.names[int(below)]] = most
+            pool = np.maximum(pool, np.minimum(opened / (most - HALF_A_CALL), 1.0))
+    if most_below:
+        found["pool"] = pool
+        found["waiting"] = waiting
+    found["arrivals"] = _count(stay.begin_ns[here], edges)
+    for name, windows in states.items():
+        found[name] = windows.astype(np.float64)
+    addresses = np.unique(connections["server_addr"][np.unique(calls["conn"][here])])
     hit = np.isin(connections["server_addr"], addresses) & (connections["syn_retransmits"] > 0)
+    found["refused"] = _count(connections["syn_ns"][hit], edges)
+    touched = (calls["server_node"] == node) | (calls["client_node"] == node)
+    again = touched & stay.inside & ((calls["flags"] & CallFlag.RETRANSMITTED) != 0)
+    found["resent"], _ = series(stay.begin_ns[again], stay.end_ns[again], edges)
+    _shared(found)
     return Evidence(
         own_load=next(one.own for one in loads if one.node == node),
         throughput=_count(stay.end_ns[done], edges),
-        arrivals=_count(stay.begin_ns[here], edges),
-        stalled=stalled,
-        open_below=open_below,
+        series=found,
         most_below=most_below,
-        refused=_count(connections["syn_ns"][hit], edges).astype(np.int64),
-        **logs.of(node),
     )
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The class of calls that held a node during an episode: its share of the time of all calls inside, the
+    share that it usually has, and by how much the calls of other classes went on (their completions per time
+    over the usual ones)."""
+
+    class_id: int
+    share: float
+    usual_share: float
+    others_go_on: float
+
+
+def holding(
+    calls: Mapping[str, NDArray[Any]], stay: Stays, node: int, begin_ns: int, end_ns: int
+) -> Holding | None:
+    """Which class of calls held the node between two times more than it usually does; None without calls."""
+    rows = np.flatnonzero((calls["server_node"] == node) & stay.inside)
+    if not len(rows) or end_ns <= begin_ns:
+        return None
+    classes, column = np.unique(calls["class_id"][rows], return_inverse=True)
+    begin, end = stay.begin_ns[rows], stay.end_ns[rows]
+    here = np.clip(end, begin_ns, end_ns) - np.clip(begin, begin_ns, end_ns)
+    inside = np.bincount(column, here.astype(np.float64), len(classes))
+    outside = np.bincount(column, (end - begin - here).astype(np.float64), len(classes))
+    if inside.sum() <= 0:
+        return None
+    share = inside / inside.sum()
+    usual_share = outside / outside.sum() if outside.sum() > 0 else np.zeros(len(classes))
+    most = int(np.argmax(share))
+    others = (column != most) & stay.departed[rows]
+    ended = others & (end >= begin_ns) & (end < end_ns)
+    whole = int(end.max()) - int(begin.min()) - (end_ns - begin_ns)
+    per_ns = (int(others.sum()) - int(ended.sum())) / whole if whole > 0 else 0.0
+    go_on = float(ended.sum()) / (end_ns - begin_ns) / per_ns if per_ns > 0 else 0.0
+    return Holding(int(classes[most]), float(share[most]), float(usual_share[most]), go_on)
+
+
+def _shared(found: dict[str, Float]) -> None:
+    """Use of a busy CPU told apart: whether the node itself used more, or wanted to and others did."""
+    machine, own = found.get("machine_cpu"), found.get("own_cpu")
+    up = np.zeros(0, dtype=np.bool_)
+    if own is not None:
+        used = METRICS["own_cpu"]
+        up = used.beyond(own, used.limit(own, np.isfinite(own)))
+    if machine is not None:
+        busy = np.where(machine >= METRICS["machine_cpu"].full, machine, 0.0)
+        found["saturated"] = busy if own is None else np.where(up, busy, 0.0)
+        if own is not None:
+            found["crowded"] = np.where(up, 0.0, busy)
+    if own is not None and "cpu_pressure" in found:
+        found["starved"] = np.where(up, 0.0, found["cpu_pressure"])
 
 
 def _count(at_ns: Int, edges: Int) -> Float:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.evidence import Logs, node_evidence
-from tapscope.analyze.load import Int, stays, window_edges
-from tapscope.analyze.mechanisms import Mechanism, recognise
-from tapscope.analyze.node_state import NodeState, node_state
-from tapscope.analyze.pushback import Rise, node_loads, rises
+from tapscope.analyze.candidates import Candidate, Ranker, Scene, ranked
+from tapscope.analyze.evidence import Evidence, Logs, holding, node_evidence
+from tapscope.analyze.load import Int, Stays, stays, window_edges
+from tapscope.analyze.mechanisms import Case, Mechanism, recognise
+from tapscope.analyze.node_state import node_state
+from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
+from tapscope.analyze.tcp import overflow_times
 from tapscope.analyze.windows import WindowState
 from tapscope.store.runfile import RunFile
 
@@ -20,23 +24,52 @@ WINDOW_NS = 50_000_000
 BEFORE = 4
 """Windows before an episode in which its queue may have begun."""
 
+AFTER = 10
+"""Windows after an episode that are not taken for quiet."""
+
 OWN = 1.0
 """Call-windows of own excess from which a node can be where a queue began."""
+
+SAID = 6
+"""Metrics of a finding whose lead or lag is worked out."""
+
+HALF = 0.5
+"""Score, and strength, from which what another node did explains the origin's queue."""
+
+BURST = "workload burst"
+OF_RESOURCES = (
+    "garbage collection",
+    "stop of the JVM",
+    "CPU quota",
+    "lower clock speed",
+    "dirty-page recycling",
+    "disk writes",
+    "disk saturation",
+    "CPU saturation",
+    "CPU taken by a neighbour",
+    "node stood still",
+)
+"""Mechanisms that make calls wait at the node above for a connection: there the limit is a consequence."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """One episode explained. `origin` is a row of nodes, -1: no node's own queue rose.
 
-    `path` are the nodes whose queues rose, lowest tier first; `mechanisms` those recognised at the origin,
-    strongest first (none: unknown); `ruled_out` those that were looked for in vain.
+    `path` are the nodes whose queues rose, lowest tier first, `travel` by how much they were behind the
+    origin, `overflowed` how many SYNs got no answer at which listener (address, port). `mechanisms` are those
+    recognised at the origin, strongest first (none: unknown); `ruled_out` those that were looked for in vain;
+    `ranking` the metrics of the origin with the numbers that speak for each, best first.
     """
 
     episode: Episode
     origin: int
     path: list[Rise]
+    travel: list[Travel]
+    overflowed: list[tuple[int, int, int]]
     mechanisms: list[Mechanism]
     ruled_out: list[str]
+    ranking: list[Candidate]
 
     @property
     def cause(self) -> str:
@@ -44,39 +77,174 @@ class Finding:
         return self.mechanisms[0].name if self.mechanisms else "unknown"
 
 
+def one_clock(run: RunFile) -> bool:
+    """Whether all times of a run are one clock's: a tap's are; span tables have a clock per service, whose
+    queues cannot be compared."""
+    return all(source["kind"] != "spans" for source in run.sources())
+
+
+def why_none(run: RunFile) -> str:
+    """What it means that a run has no findings."""
+    if one_clock(run):
+        return "No queue was unusually long, and no transaction took very long."
+    return (
+        "Each service of this run has its own clock (span tables), so that queues of different nodes cannot "
+        "be compared in short windows."
+    )
+
+
 def findings(run: RunFile, *, width_ns: int = WINDOW_NS) -> list[Finding]:
-    """All episodes of a run in order of time. A run in which nothing happened gives none."""
-    calls, nodes, connections = (run.read_table(name) for name in ("calls", "nodes", "connections"))
-    if not len(calls["conn"]):
+    """All episodes of a run in order of time. A run in which nothing happened gives none, nor does one
+    without a common clock."""
+    if not one_clock(run):
         return []
-    delay = np.full(len(calls["conn"]), -1, dtype=np.int64)
-    made = run.read_table("trace_calls")
-    delay[made["call"]] = made["intra_node_ns"]
-    stay = stays(calls, connections["closed_ns"])
-    edges = window_edges(int(stay.begin_ns.min()), int(stay.end_ns.max()), width_ns)
-    loads = node_loads(calls, stay, edges)
-    entries = entry_nodes(nodes, calls)
-    episodes = find_episodes(transactions(calls, connections, entries), loads, edges, entries)
-    logs = Logs(run, edges)
-    states: dict[int, NodeState] = {}
-    found = []
-    for episode in episodes:
-        first, last = _windows(episode, edges)
-        path = rises(loads, first, last, before=BEFORE)
+    tables = {name: run.read_table(name) for name in ("calls", "nodes", "connections")}
+    if not len(tables["calls"]["conn"]):
+        return []
+    return _Search(run, tables, width_ns).findings()
+
+
+class _Search:
+    """Tables and series of one run while its findings are made."""
+
+    def __init__(self, run: RunFile, tables: Mapping[str, Mapping[str, NDArray[Any]]], width_ns: int) -> None:
+        calls, connections = tables["calls"], tables["connections"]
+        self.tables = tables
+        self.stay: Stays = stays(calls, connections["closed_ns"])
+        delay = np.full(len(calls["conn"]), -1, dtype=np.int64)
+        made = run.read_table("trace_calls")
+        delay[made["call"]] = made["intra_node_ns"]
+        self.delay = delay
+        served = np.unique(calls["server_node"])
+        self.width_ns = width_ns
+        self.edges = window_edges(
+            int(self.stay.begin_ns.min()), int(self.stay.end_ns.max()), width_ns, nodes=len(served)
+        )
+        self.loads: list[NodeLoad] = node_loads(calls, self.stay, self.edges)
+        self.entries = entry_nodes(tables["nodes"], calls)
+        self.depth = tables["nodes"]["depth"]
+        self.logs = Logs(run, self.edges)
+        self.classes = run.classes()
+        self.overflows = overflow_times(connections)
+        self.known: dict[int, tuple[Evidence, Ranker]] = {}
+        self.quiet = np.ones(len(self.edges) - 1, dtype=np.bool_)
+
+    def findings(self) -> list[Finding]:
+        calls, connections = self.tables["calls"], self.tables["connections"]
+        found = find_episodes(
+            transactions(calls, connections, self.entries), self.loads, self.edges, self.entries
+        )
+        spans = [_windows(episode, self.edges) for episode in found]
+        for first, last in spans:
+            self.quiet[max(first - BEFORE, 0) : last + AFTER] = False
+        return [self._explain(one, *span) for one, span in zip(found, spans, strict=True)]
+
+    def _explain(self, episode: Episode, first: int, last: int) -> Finding:
+        path = rises(self.loads, first, last, before=BEFORE)
         origin = path[0].node if path and path[0].own_excess > OWN else -1
+        case = None
         mechanisms: list[Mechanism] = []
         ruled_out: list[str] = []
         if origin >= 0:
-            if origin not in states:
-                states[origin] = node_state(calls, stay, delay, origin, width_ns=width_ns)
-            halted = _on(states[origin].edges_ns, states[origin].state == WindowState.STALLED, edges)
-            seen = node_evidence(logs, calls, stay, connections, loads, origin, halted)
-            begin = max(first - BEFORE, 0)
-            mechanisms, ruled_out = recognise(seen, begin, last)
+            case, mechanisms, ruled_out = self._recognise(episode, origin, first, last)
+            for node in self._others(origin, mechanisms, path, case.scene):
+                other = self._recognise(episode, node, first, last)
+                if _explains(mechanisms[0].name, other[1]):
+                    origin, (case, mechanisms, ruled_out) = node, other
+                    break
         risen = [rise for rise in path if rise.onset >= 0]
-        order = sorted(risen, key=lambda rise: (-int(nodes["depth"][rise.node]), rise.onset))
-        found.append(Finding(episode, origin, order, mechanisms, ruled_out))
-    return found
+        order = sorted(risen, key=lambda rise: (-int(self.depth[rise.node]), rise.onset))
+        return Finding(
+            episode=episode,
+            origin=origin,
+            path=order,
+            travel=self._travel(origin, order, first, last),
+            overflowed=self._overflowed(first, last),
+            mechanisms=mechanisms,
+            ruled_out=ruled_out,
+            ranking=self._ranking(case, origin),
+        )
+
+    def _recognise(
+        self, episode: Episode, node: int, first: int, last: int
+    ) -> tuple[Case, list[Mechanism], list[str]]:
+        seen, ranker = self._evidence(node)
+        scene = Scene(seen.own_load, max(first - BEFORE, 0), last, self.quiet)
+        candidates = {}
+        for name in seen.series:
+            one = ranker.candidate(name, scene, self.logs.elsewhere(node, name))
+            if one is not None:
+                candidates[name] = one
+        calls = self.tables["calls"]
+        held = holding(calls, self.stay, node, episode.begin_ns, episode.end_ns)
+        name = self.classes[held.class_id][1] if held is not None and held.class_id >= 0 else ""
+        case = Case(seen, scene, candidates, held, name)
+        return case, *recognise(case)
+
+    def _evidence(self, node: int) -> tuple[Evidence, Ranker]:
+        """Of a node, worked out once for all its episodes."""
+        if node not in self.known:
+            state = node_state(self.tables["calls"], self.stay, self.delay, node, width_ns=self.width_ns)
+            halted = _on(state.edges_ns, state.state == WindowState.STALLED, self.edges)
+            slow = state.speeds.of_window == 0
+            states = {"stalled": halted}
+            if len(state.speeds.throughput) > 1:
+                states["slow"] = _on(state.edges_ns, slow, self.edges)
+            seen = node_evidence(self.logs, self.tables, self.stay, self.loads, node, states)
+            self.known[node] = seen, Ranker(seen.series, seen.own_load)
+        return self.known[node]
+
+    def _others(self, origin: int, mechanisms: list[Mechanism], path: list[Rise], scene: Scene) -> list[int]:
+        """Nodes that may have done this to the origin: one below whose own queue rose while calls to it were
+        at their limit; one that used the CPU which the origin did not get, where they share a machine; one
+        above that handed a burst of calls down."""
+        named = mechanisms[0].name if mechanisms else ""
+        if named == "connection or thread limit":
+            made = self.tables["calls"]["client_node"] == origin
+            called = set(np.unique(self.tables["calls"]["server_node"][made]).tolist())
+            return [rise.node for rise in path if rise.node in called and rise.own_excess > OWN]
+        if named == BURST:
+            # It came from above.
+            higher = [rise.node for rise in path if self.depth[rise.node] < self.depth[origin]]
+            return sorted(higher, key=lambda node: int(self.depth[node]))
+        if named != "CPU taken by a neighbour":
+            return []
+        users = []
+        for rise in path:
+            seen, ranker = self._evidence(rise.node)
+            one = ranker.candidate("saturated", scene) if "saturated" in seen.series else None
+            if rise.node != origin and one is not None and one.score > HALF:
+                users.append((one.score, rise.node))
+        return [node for _, node in sorted(users, reverse=True)]
+
+    def _travel(self, origin: int, path: list[Rise], first: int, last: int) -> list[Travel]:
+        if origin < 0:
+            return []
+        on_path = {rise.node for rise in path}
+        return [one for one in travel(self.loads, origin, first, last, self.width_ns) if one.node in on_path]
+
+    def _overflowed(self, first: int, last: int) -> list[tuple[int, int, int]]:
+        begin, end = self.edges[max(first - 1, 0)], self.edges[last]
+        found = []
+        for (address, port), at in self.overflows.items():
+            count = int(np.searchsorted(at, end) - np.searchsorted(at, begin))
+            if count:
+                found.append((address, port, count))
+        return found
+
+    def _ranking(self, case: Case | None, origin: int) -> list[Candidate]:
+        if case is None:
+            return []
+        order = ranked(list(case.candidates.values()))
+        ranker = self.known[origin][1]
+        return [ranker.with_lag(one, case.scene) if i < SAID else one for i, one in enumerate(order)]
+
+
+def _explains(named: str, others: list[Mechanism]) -> bool:
+    """Whether what was recognised at another node is behind the mechanism of this name."""
+    if named == BURST:
+        return any(one.name == BURST and one.strength >= HALF / 2 for one in others)
+    return bool(others) and others[0].name in OF_RESOURCES and others[0].strength >= HALF
 
 
 def _windows(episode: Episode, edges: Int) -> tuple[int, int]:

@@ -113,10 +113,19 @@ def level(begin_ns: Int, end_ns: Int, at_ns: Int) -> Int:
     return np.searchsorted(begin_ns, at_ns, side="right") - np.searchsorted(end_ns, at_ns, side="right")
 
 
-def window_edges(first_ns: int, last_ns: int, width_ns: int) -> Int:
-    """Edges of the windows that hold both times, at whole multiples of the width since the epoch."""
+def window_edges(first_ns: int, last_ns: int, width_ns: int, *, nodes: int = 1) -> Int:
+    """Edges of the windows that hold both times, at whole multiples of the width since the epoch.
+
+    Raises TapscopeError for more than MAX_ROWS windows of all `nodes`: a week in windows of 1 ms would fill
+    the memory.
+    """
     low = first_ns // width_ns
     high = last_ns // width_ns + 1
+    if (high - low) * nodes > MAX_ROWS:
+        raise TapscopeError(
+            f"{(high - low) * nodes} windows of {width_ns / 1e6:g} ms are too many",
+            remedy="Take a wider window with --window, or cut the capture.",
+        )
     return np.arange(low, high + 1, dtype=np.int64) * width_ns
 
 
@@ -162,13 +171,7 @@ def loads(
         if last_ns is None
         else last_ns
     )
-    rows = (last // width_ns - first // width_ns + 1) * len(called)
-    if rows > MAX_ROWS:
-        raise TapscopeError(
-            f"{rows} windows of {width_ns / 1e6:g} ms are too many",
-            remedy="Take a wider window with --window, or cut the capture.",
-        )
-    edges = window_edges(first, last, width_ns)
+    edges = window_edges(first, last, width_ns, nodes=len(called))
     parts = [_node_loads(int(node), calls["server_node"] == node, stay, edges) for node in called]
     return {c.name: np.concatenate([part[c.name] for part in parts]) for c in tables.TABLES["loads"]}
 

@@ -1,240 +1,265 @@
 """What made a node's queue grow: mechanisms that are recognised by name, each with the numbers that speak for
 it.
 
-Every test looks at the windows in which the node's own queue rose and compares them with the rest of the run.
-A mechanism that was looked for and not found is named as ruled out; one that could not be looked for, because
-the run has no such log, is not.
+A mechanism stands on one or more metrics (`metrics.py`) that were weighed for the episode (`candidates.py`).
+Its strength is the best score among them times how directly that metric names the mechanism: a log that says
+what happened comes before a counter that fits, and that before what only the tap's timing suggests. What was
+looked for and not found is ruled out; what could not be looked for, because the run has no such metric, is
+not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from tapscope.analyze.candidates import Candidate, Scene
+from tapscope.analyze.evidence import Evidence, Holding
 
-from tapscope.analyze.service_time import Float
+WRITES = re.compile(r"(COMMIT|INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
+SOME = 0.3
+"""Share of the queue's growth during which bytes must have been written more than usually."""
 
-RISEN = 4.0
-"""Scaled median deviations by which a metric must be above its median to have risen."""
-
-BUSY_PCT = 90.0
-"""Percent from which a resource is saturated."""
+FOUND = 0.1
+"""Least strength with which a mechanism is named."""
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Series of one node, one value per window; None where the run has none. Shares are 0 to 1, others in
-    their unit."""
+class Case:
+    """All that a mechanism is judged by: a node's series, the windows of the episode, its candidates by name
+    of the metric, and which class of calls held the node (None: not known)."""
 
-    own_load: Float
-    throughput: Float
-    arrivals: Float
-    stalled: NDArray[np.bool_]
-    open_below: dict[str, Float] = field(default_factory=dict)
-    """By name of a called node: mean number of calls open to it."""
-    most_below: dict[str, int] = field(default_factory=dict)
-    """And the most that were ever open at once."""
-    refused: NDArray[np.int64] | None = None
-    """SYNs of the window that got no answer at first."""
-    gc: Float | None = None
-    safepoint: Float | None = None
-    cpu: Float | None = None
-    machine_cpu: Float | None = None
-    steal: Float | None = None
-    io_wait: Float | None = None
-    disk_busy: Float | None = None
-    written: Float | None = None
-    dirty: Float | None = None
-    speed_mhz: Float | None = None
+    seen: Evidence
+    scene: Scene
+    candidates: Mapping[str, Candidate]
+    holding: Holding | None = None
+    holder: str = ""
+    """Name of that class."""
+
+    def score(self, name: str) -> float:
+        """Score of a metric, 0 where it is not known."""
+        return self.candidates[name].score if name in self.candidates else 0.0
+
+    @property
+    def one_class(self) -> bool:
+        """Whether one class of calls held the node that usually does not."""
+        held = self.holding
+        return held is not None and held.share > 0.6 and held.share > 1.5 * held.usual_share
+
+    def best(self, *names: str) -> Candidate | None:
+        """The best of these metrics; None where none is known."""
+        known = [self.candidates[name] for name in names if name in self.candidates]
+        return max(known, key=lambda one: one.score, default=None)
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism with how strongly it speaks for itself (0 to 1), in words."""
+    """A mechanism with how strongly it speaks for itself (0 to 1), in words, and the metric that it stands
+    on."""
 
     name: str
     strength: float
     words: str
+    metric: str
 
 
-def recognise(seen: Evidence, first: int, last: int) -> tuple[list[Mechanism], list[str]]:
-    """Mechanisms found in windows [first, last), strongest first, and the names of those ruled out."""
+Result = tuple[float, str, str] | None
+"""Strength, words, metric; None: cannot be told."""
+
+
+def recognise(case: Case) -> tuple[list[Mechanism], list[str]]:
+    """Mechanisms found in an episode, strongest first, and the names of those ruled out, with why."""
     found, ruled_out = [], []
     for name, test in TESTS.items():
-        result = test(seen, slice(first, last))
+        result = test(case)
         if result is None:
             continue
-        strength, words = result
-        if strength > 0:
-            found.append(Mechanism(name, min(strength, 1.0), words))
+        strength, words, metric = result
+        if strength >= FOUND:
+            found.append(Mechanism(name, min(strength, 1.0), words, metric))
         else:
             ruled_out.append(f"{name} ({words})")
     return sorted(found, key=lambda one: -one.strength), ruled_out
 
 
-Result = tuple[float, str] | None
-"""Strength and words; None: cannot be told."""
+def _shown_by(directness: float, *names: str) -> Callable[[Case], Result]:
+    """A mechanism that any of these metrics shows."""
+
+    def test(case: Case) -> Result:
+        best = case.best(*names)
+        return None if best is None else (directness * best.score, best.said(), best.metric)
+
+    return test
 
 
-def _collection(seen: Evidence, at: slice) -> Result:
-    if seen.gc is None:
+def _slower(case: Case) -> Result:
+    """The clock itself, or (Wang IV-C) full windows at a lower level of throughput than other full ones."""
+    clock, slow = case.best("speed_mhz"), case.best("slow")
+    if clock is not None:
+        return 0.9 * clock.score, clock.said(), clock.metric
+    if slow is None:
         return None
-    return _stops(seen.gc, seen.stalled, at, "of the time in garbage collection")
+    # A slower clock slows all classes down alike.
+    return (0.0 if case.one_class else 0.4 * slow.score), slow.said(), slow.metric
 
 
-def _safepoint(seen: Evidence, at: slice) -> Result:
-    if seen.safepoint is None:
+def _waited(case: Case) -> tuple[float, Candidate | None]:
+    """How much speaks for waiting for a disk; pressure of the node's own group says whose wait it is."""
+    best = case.best("io_pressure", "disk_busy", "io_wait")
+    if best is None:
+        return 0.0, None
+    return (0.85 if best.metric == "io_pressure" else 0.75) * best.score, best
+
+
+def _writes(case: Case) -> Result:
+    """Writing and waiting for the disk together; or calls that write wait, while those that only read go
+    on."""
+    written = case.best("own_written", "machine_written")
+    strength, waited = _waited(case)
+    held = case.holding
+    if case.one_class and held is not None and WRITES.match(case.holder):
+        words = f"calls of {case.holder} made up {held.share:.0%} of the time inside, "
+        words += f"usually {held.usual_share:.0%}"
+        return 0.6 * held.share, words if waited is None else f"{words}; {waited.said()}", "waiting"
+    if written is None:
         return None
-    without = seen.safepoint if seen.gc is None else np.maximum(seen.safepoint - seen.gc, 0.0)
-    return _stops(without, seen.stalled, at, "of the time in stops of the JVM other than collections")
+    if waited is None:
+        return 0.4 * written.score, written.said(), written.metric
+    # Bytes alone hurt nobody.
+    return (
+        strength if written.covered >= SOME else 0.0,
+        f"{written.said()}; {waited.said()}",
+        written.metric,
+    )
 
 
-def _stops(share: Float, stalled: NDArray[np.bool_], at: slice, what: str) -> Result:
-    """Stops explain an episode as far as they fill its worst windows."""
-    part = np.nan_to_num(share[at])
-    if not len(part):
+def _disk(case: Case) -> Result:
+    """Waiting for a disk that gets little done: reads, or a device that was slowed down from outside."""
+    strength, waited = _waited(case)
+    return None if waited is None else (0.9 * strength, waited.said(), waited.metric)
+
+
+def _saturated(case: Case) -> Result:
+    """The CPU, as far as nothing is known that used it: a collector, dirty pages, more calls."""
+    best = case.best("saturated")
+    if best is None:
         return None
-    worst = float(part.max())
-    usual = float(np.nanmean(share)) if np.isfinite(share).any() else 0.0
-    halted = stalled[at]
-    explained = float(part[halted].mean()) if halted.any() else worst
-    words = f"{worst:.0%} {what} in the worst window, {usual:.1%} over the run"
-    return (explained if worst > 0.5 else 0.0), words
+    named = max(case.score("gc"), case.score("own_dirty"), _bursting(case))
+    return 0.8 * best.score * (1 - 0.5 * named), best.said(), best.metric
 
 
-def _stood_still(seen: Evidence, at: slice) -> Result:
-    halted = int(seen.stalled[at].sum())
-    if not halted:
-        return 0.0, "something was always completed"
-    # Weaker than a log that says why.
-    return 0.6, f"nothing was completed in {halted} windows although calls were inside"
+def _dirty(case: Case) -> Result:
+    """Pages of the node's own group say whose they are; those of the machine could be anybody's."""
+    own = case.best("own_dirty", "own_writeback")
+    machine = case.best("machine_dirty")
+    if own is not None:
+        return 0.9 * own.score, own.said(), own.metric
+    return None if machine is None else (0.75 * machine.score, machine.said(), machine.metric)
 
 
-def _cpu(seen: Evidence, at: slice) -> Result:
-    busy = seen.machine_cpu if seen.machine_cpu is not None else None
-    own = seen.cpu
-    if busy is None and own is None:
-        return None
-    whole = busy if busy is not None else own
-    assert whole is not None
-    level, usual, risen = _change(whole, at)
-    if own is not None and busy is not None and level >= BUSY_PCT:
-        own_level, own_usual, own_risen = _change(own, at)
-        if not own_risen and own_level <= own_usual:
-            return 0.0, f"the node's own use is {own_level:.0f} % of a core, usually {own_usual:.0f} %"
-    words = f"{level:.0f} % busy, usually {usual:.0f} %"
-    return (0.8 if level >= BUSY_PCT and risen else 0.0), words
-
-
-def _neighbour(seen: Evidence, at: slice) -> Result:
-    if seen.steal is not None:
-        level, usual, risen = _change(seen.steal, at)
-        if level > 5 and risen:  # a few percent slow a node down, but do not stop it
-            return min(
-                0.3 + level / 100, 0.9
-            ), f"{level:.0f} % stolen by the hypervisor, usually {usual:.0f} %"
-    if seen.machine_cpu is None or seen.cpu is None:
-        return None if seen.steal is None else (0.0, "no time was stolen")
-    level, usual, risen = _change(seen.machine_cpu, at)
-    own, own_usual, _ = _change(seen.cpu, at)
-    words = f"machine {level:.0f} % busy, usually {usual:.0f} %; "
-    words += f"the node itself {own:.0f} %, usually {own_usual:.0f} %"
-    return (0.75 if level >= BUSY_PCT and risen and own <= own_usual else 0.0), words
-
-
-def _disk(seen: Evidence, at: slice) -> Result:
-    series = [
-        (seen.disk_busy, "% busy"),
-        (seen.written, "KiB/s written"),
-        (seen.io_wait, "% waiting for I/O"),
+def _neighbour(case: Case) -> Result:
+    """The node gets less than it wants: a hypervisor says so (steal), the machine is busy with others, or its
+    tasks wait for a CPU while they use no more than usual."""
+    steal, crowded, starved = (case.best(name) for name in ("steal", "crowded", "starved"))
+    # A few percent stolen slow a node down, but do not stop it.
+    stolen = 0.0 if steal is None else 0.85 * steal.score * min(steal.level / 50, 1.0)
+    ways = [
+        (stolen, steal),
+        (0.0 if crowded is None else 0.75 * crowded.score, crowded),
+        (0.0 if starved is None else 0.8 * starved.score * (1 - case.score("throttled")), starved),
     ]
-    known = [(values, unit) for values, unit in series if values is not None]
+    known = [(strength, one) for strength, one in ways if one is not None]
     if not known:
         return None
-    changes = [(*_change(values, at), unit) for values, unit in known]
-    words = "; ".join(f"{level:.3g} {unit}, usually {usual:.3g}" for level, usual, _, unit in changes)
-    risen = sum(1 for *_, rose, _ in changes if rose)
-    saturated = any(unit == "% busy" and level >= BUSY_PCT and rose for level, _, rose, unit in changes)
-    return (0.7 if saturated and risen >= 2 else 0.4 if risen == len(changes) > 1 else 0.0), words
+    strength, best = max(known, key=lambda way: way[0])
+    # Who has more to do may find the CPU too small without anybody's fault.
+    return strength * (1 - 0.5 * _bursting(case)), best.said(), best.metric
 
 
-def _dirty(seen: Evidence, at: slice) -> Result:
-    if seen.dirty is None:
+def _pool(case: Case) -> Result:
+    best = case.best("pool")
+    if best is None:
         return None
-    around = seen.dirty[max(at.start - 5, 0) : at.stop]
-    around = around[np.isfinite(around)]
-    if len(around) < 3:
+    if case.seen.own_load[case.scene.at].max(initial=0.0) <= 1:
+        return 0.0, "no call waited at the node itself", "pool"
+    limits = ", ".join(f"{most} to {name}" for name, most in case.seen.most_below.items())
+    return 0.7 * best.score, f"{best.said()}; at most {limits}", "pool"
+
+
+def _stood_still(case: Case) -> Result:
+    best = case.best("stalled")
+    if best is None:
         return None
-    drop = float(np.maximum.accumulate(around).max() - around[-1])
-    spread = float(np.nanmedian(np.abs(np.diff(seen.dirty)))) * len(around) + 4096.0
-    return (0.5 if drop > RISEN * spread else 0.0), f"dirty pages fell by {max(drop, 0) / 1024:.0f} MiB"
-
-
-def _slower(seen: Evidence, at: slice) -> Result:
-    if seen.speed_mhz is None:
-        return None
-    part, usual = np.nanmin(seen.speed_mhz[at]), float(np.nanmedian(seen.speed_mhz))
-    return (0.6 if part < 0.8 * usual else 0.0), f"lowest clock {part:.0f} MHz, usually {usual:.0f} MHz"
-
-
-def _pool(seen: Evidence, at: slice) -> Result:
-    best: tuple[float, str] | None = None
-    for name, open_calls in seen.open_below.items():
-        most = seen.most_below[name]
-        if most < 1:
-            continue
-        full = open_calls >= 0.9 * most
-        part = float(full[at].mean()) if len(full[at]) else 0.0
-        words = f"{most} calls to {name} at most, reached in {part:.0%} of the windows, "
-        words += f"{full.mean():.0%} over the run"
-        strength = 0.7 * part if part > 0.5 and seen.own_load[at].max(initial=0.0) > 1 else 0.0
-        if best is None or strength > best[0]:
-            best = strength, words
-    return best
-
-
-def _burst(seen: Evidence, at: slice) -> Result:
-    before = slice(max(at.start - 2, 0), at.stop)
-    level, usual, risen = _change(seen.arrivals, before)
-    flowing = float(seen.throughput[at].max(initial=0.0)) >= float(np.median(seen.throughput))
-    words = f"{level:.0f} arrivals in a window, usually {usual:.0f}"
+    if best.covered <= 0:
+        return 0.0, "something was always completed", "stalled"
+    halted = int(case.seen.series["stalled"][case.scene.at].sum())
+    # Calls of one class that take long are no halt of the node: it would stop them all.
+    directness = 0.65
+    if case.one_class:
+        directness *= 0.5
     return (
-        0.5 if risen and level >= 2 * usual + 3 and flowing and not seen.stalled[at].any() else 0.0
-    ), words
+        directness * best.score,
+        f"nothing was completed in {halted} windows although calls were inside; {best.said()}",
+        "stalled",
+    )
 
 
-def _overflow(seen: Evidence, at: slice) -> Result:
-    if seen.refused is None:
+def _lock(case: Case) -> Result:
+    """Lock statistics; or one class of calls waits while others go on and no resource is used more."""
+    logged = case.best("lock_wait")
+    if logged is not None and logged.score > FOUND:
+        return 0.8 * logged.score, logged.said(), "lock_wait"
+    held = case.holding
+    if held is None:
+        return None if logged is None else (0.0, logged.said(), "lock_wait")
+    words = f"calls of {case.holder or 'one class'} made up {held.share:.0%} of the time inside, "
+    words += f"usually {held.usual_share:.0%}; others went on at {held.others_go_on:.0%} of their pace"
+    used = max((case.score(name) for name in ("saturated", "disk_busy", "throttled", "gc")), default=0.0)
+    if not case.one_class or held.others_go_on < 0.25:
+        return 0.0, words, "waiting"
+    return 0.5 * (held.share - held.usual_share) * (1 - used), words, "waiting"
+
+
+def _loss(case: Case) -> Result:
+    """Segments sent again, unless the node could not answer in time: then nothing was lost."""
+    best = case.best("resent")
+    if best is None:
         return None
-    refused = int(seen.refused[max(at.start - 1, 0) : at.stop].sum())
-    return (0.45 if refused else 0.0), f"{refused} connections whose first SYN got no answer"
+    held_up = max(case.score(name) for name in ("stalled", "saturated", "crowded", "starved", "gc"))
+    return 0.6 * best.score * (1 - held_up), best.said(), "resent"
 
 
-TESTS: dict[str, Callable[[Evidence, slice], Result]] = {
-    "garbage collection": _collection,
-    "stop of the JVM": _safepoint,
-    "node stood still": _stood_still,
-    "CPU saturation": _cpu,
-    "CPU taken by a neighbour": _neighbour,
-    "disk writes": _disk,
-    "dirty-page recycling": _dirty,
+def _bursting(case: Case) -> float:
+    """How much speaks for more arrivals: twice the usual ones and three calls, at least."""
+    best = case.best("arrivals")
+    return best.score if best is not None and best.level >= 2 * best.usual + 3 else 0.0
+
+
+def _burst(case: Case) -> Result:
+    best = case.best("arrivals")
+    if best is None:
+        return None
+    # Where nothing is completed, what arrives piles up however little it is.
+    return 0.55 * _bursting(case) * (1 - case.score("stalled")), best.said(), "arrivals"
+
+
+TESTS: dict[str, Callable[[Case], Result]] = {
+    "garbage collection": _shown_by(1.0, "gc"),
+    "stop of the JVM": _shown_by(1.0, "safepoint"),
+    "CPU quota": _shown_by(0.95, "throttled"),
     "lower clock speed": _slower,
+    "dirty-page recycling": _dirty,
+    "disk writes": _writes,
+    "disk saturation": _disk,
+    "CPU saturation": _saturated,
+    "CPU taken by a neighbour": _neighbour,
     "connection or thread limit": _pool,
+    "node stood still": _stood_still,
+    "lock contention": _lock,
+    "network loss": _loss,
     "workload burst": _burst,
-    "accept queue overflow": _overflow,
+    "accept queue overflow": _shown_by(0.5, "refused"),
+    "wait for the nodes below": _shown_by(0.3, "waiting"),
 }
-
-
-def _change(values: Float, at: slice) -> tuple[float, float, bool]:
-    """Highest value in the windows, the usual one, and whether it has risen beyond what is usual."""
-    known = values[np.isfinite(values)]
-    part = values[at]
-    part = part[np.isfinite(part)]
-    if not len(known) or not len(part):
-        return float("nan"), float("nan"), False
-    usual = float(np.median(known))
-    spread = 1.4826 * float(np.median(np.abs(known - usual)))
-    level = float(part.max())
-    return level, usual, level > usual + RISEN * max(spread, 0.02 * abs(usual), 1e-9)
+"""By name, the more directly shown first: of equal strength the first is named."""

@@ -16,8 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.correlation import lag
 from tapscope.analyze.load import Int, Stays, series
 from tapscope.analyze.service_time import Float
+
+PARTS = 5
+"""Fine windows in a window: who rose first is told in steps shorter than what is looked for."""
 
 DEVIATIONS = 6.0
 """Scaled median deviations above the median from which a queue is an excess."""
@@ -25,18 +29,25 @@ DEVIATIONS = 6.0
 LEAST_EXCESS = 3.0
 """Calls above the median, at least: a queue of two is no congestion."""
 
-LAGS = 20
-DRAWS = 200
-SEED = 11
+AROUND = 80
+"""Windows on both sides of an episode that take part in lead and lag."""
+
+MOST_FINE = 4_000_000
+"""Fine windows of all nodes, at most; a longer run has its lags in whole windows."""
 
 
 @dataclass(frozen=True)
 class NodeLoad:
-    """Load of one node per window: all calls inside, and those that it works on itself."""
+    """Load of one node per window: all calls inside, and those that it works on itself.
+
+    `fine` is the load in windows of 1/`parts` the width.
+    """
 
     node: int
     load: Float
     own: Float
+    fine: Float
+    parts: int
 
 
 def node_loads(calls: Mapping[str, NDArray[Any]], stay: Stays, edges_ns: Int) -> list[NodeLoad]:
@@ -45,15 +56,25 @@ def node_loads(calls: Mapping[str, NDArray[Any]], stay: Stays, edges_ns: Int) ->
     A synchronous caller has one call open per call that waits; where it makes several at once, own load would
     be too low, so that it is bounded below by zero in every window.
     """
+    nodes = np.unique(calls["server_node"])
+    windows = len(edges_ns) - 1
+    parts = PARTS if windows * PARTS * len(nodes) <= MOST_FINE else 1
+    width = int(edges_ns[1] - edges_ns[0])
+    fine_edges = edges_ns
+    if parts > 1:
+        fine_edges = np.append(
+            (edges_ns[:-1, None] + np.arange(parts) * width // parts).ravel(), edges_ns[-1]
+        )
     out = []
-    for node in np.unique(calls["server_node"]):
+    for node in nodes:
         inside = (calls["server_node"] == node) & stay.inside
-        load, _ = series(stay.begin_ns[inside], stay.end_ns[inside], edges_ns)
+        fine, _ = series(stay.begin_ns[inside], stay.end_ns[inside], fine_edges)
+        load = fine.reshape(windows, parts).mean(axis=1)
         below = (calls["client_node"] == node) & stay.inside
-        waiting = np.zeros(len(load))
+        waiting = np.zeros(windows)
         if below.any():
             waiting, _ = series(stay.begin_ns[below], stay.end_ns[below], edges_ns)
-        out.append(NodeLoad(int(node), load, np.maximum(load - waiting, 0.0)))
+        out.append(NodeLoad(int(node), load, np.maximum(load - waiting, 0.0), fine, parts))
     return out
 
 
@@ -64,15 +85,28 @@ def usual(values: Float) -> tuple[float, float]:
     return middle, middle + max(DEVIATIONS * spread, LEAST_EXCESS)
 
 
-def episodes(values: Float, threshold: float, *, join: int = 2) -> list[tuple[int, int]]:
-    """Runs of windows [first, last) above `threshold`; runs that are at most `join` windows apart are one."""
-    above = np.flatnonzero(values > threshold)
+def lower_limit(values: Float) -> float:
+    """Level down to which a stretch that went over the limit reaches: half way back, and a call at least."""
+    middle, limit = usual(values)
+    return middle + max((limit - middle) / 3, 1.0)
+
+
+def episodes(
+    values: Float, threshold: float, lower: float | None = None, *, join: int = 2
+) -> list[tuple[int, int]]:
+    """Runs of windows [first, last) above `lower` (None: `threshold`) that are somewhere above `threshold`.
+
+    Runs that are at most `join` windows apart are one.
+    """
+    above = np.flatnonzero(values > (threshold if lower is None else lower))
     if not len(above):
         return []
     cut = np.flatnonzero(np.diff(above) > join + 1)
     first = above[np.concatenate([[0], cut + 1])]
     last = above[np.concatenate([cut, [len(above) - 1]])] + 1
-    return list(zip(first.tolist(), last.tolist(), strict=True))
+    over = np.concatenate([[0], np.cumsum(values > threshold)])
+    high = over[last] > over[first]
+    return list(zip(first[high].tolist(), last[high].tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -114,46 +148,35 @@ def rises(loads: list[NodeLoad], first: int, last: int, *, before: int = 10) -> 
 
 
 @dataclass(frozen=True)
-class Lag:
-    """By how many windows `upper` follows `lower` (negative: leads), with the 90 % bootstrap interval and r
-    there."""
+class Travel:
+    """How far behind the origin's queue the queue of another node moved, around an episode; ms.
 
-    lower: int
-    upper: int
-    windows: int
-    low: float
-    high: float
+    Negative: before it. `low` and `high` are the 90 % bootstrap interval (NaN: too short a run), `r` the
+    correlation of the changes of both queues at that lag.
+    """
+
+    node: int
+    lag_ms: float
+    low_ms: float
+    high_ms: float
     r: float
 
 
-def lag(lower: Float, upper: Float, nodes: tuple[int, int]) -> Lag:
-    """The shift of at most LAGS windows at which the changes of both queues correlate best."""
-    a, b = np.diff(lower), np.diff(upper)
-    best, r = _best_lag(a, b)
-    random = np.random.default_rng(SEED)
-    run = max(4 * LAGS, 1)
-    drawn = []
-    if len(a) > 2 * run:
-        for _ in range(DRAWS):
-            starts = random.integers(0, len(a) - run, size=-(-len(a) // run))
-            rows = [slice(s, s + run) for s in starts]
-            drawn.append(_best_lag_of([(a[s], b[s]) for s in rows])[0])
-    low, high = np.quantile(drawn, [0.05, 0.95]) if drawn else (float("nan"), float("nan"))
-    return Lag(*nodes, best, float(low), float(high), r)
-
-
-def _best_lag(a: Float, b: Float) -> tuple[int, float]:
-    return _best_lag_of([(a, b)])
-
-
-def _best_lag_of(parts: list[tuple[Float, Float]]) -> tuple[int, float]:
-    best, at = -np.inf, 0
-    for shift in range(-LAGS, LAGS + 1):
-        ab = aa = bb = 0.0
-        for a, b in parts:
-            x, y = (a[: len(a) - shift], b[shift:]) if shift >= 0 else (a[-shift:], b[:shift])
-            ab, aa, bb = ab + float(x @ y), aa + float(x @ x), bb + float(y @ y)
-        r = ab / np.sqrt(aa * bb) if aa > 0 and bb > 0 else 0.0
-        if r > best + 1e-12 or (abs(r - best) <= 1e-12 and abs(shift) < abs(at)):
-            best, at = r, shift
-    return at, float(best)
+def travel(
+    loads: list[NodeLoad], origin: int, first: int, last: int, width_ns: int, *, around: int = AROUND
+) -> list[Travel]:
+    """Lead or lag of every other node's queue against the origin's in windows [first, last) and `around` more
+    on both sides."""
+    by_node = {one.node: one for one in loads}
+    here = by_node[origin]
+    part = slice(max(first - around, 0) * here.parts, (last + around) * here.parts)
+    step_ms = width_ns / here.parts / 1e6
+    found = []
+    for one in loads:
+        if one.node == origin:
+            continue
+        best = lag(here.fine[part], one.fine[part])
+        found.append(
+            Travel(one.node, best.windows * step_ms, best.low * step_ms, best.high * step_ms, best.r)
+        )
+    return found

@@ -2,7 +2,9 @@
 
 An episode is a stretch of windows in which an entry node held many more calls than it usually does, or in
 which very long transactions were under way. Setting a connection up belongs to a transaction: a client whose
-SYN was dropped waits a second before the server hears of it.
+SYN was dropped waits a second before the server hears of it. That wait is the client's timer, though, and no
+stretch of trouble: the moment of the drop is. One stretch in which several nodes' own queues rose one after
+the other is as many episodes, because each rise has a cause of its own.
 """
 
 from __future__ import annotations
@@ -15,18 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.load import Int
-from tapscope.analyze.pushback import NodeLoad, episodes, usual
-from tapscope.analyze.response_time import vlrt
-from tapscope.analyze.tcp import set_up_ns
+from tapscope.analyze.pushback import NodeLoad, episodes, lower_limit, usual
+from tapscope.analyze.response_time import VLRT_FACTOR, vlrt
+from tapscope.analyze.tcp import RETRY_NS, set_up_ns
 
 JOIN_NS = 150_000_000
 """Stretches that are no further apart are one episode."""
+
+SECONDS_NS = 1_000_000_000
+"""A single transaction without any queue is an episode from here on: "seconds instead of milliseconds"."""
+
+MINOR = 0.2
+"""Own rises with less than this share of the largest excess of an episode do not split it: aftermath."""
 
 
 @dataclass(frozen=True)
 class Episode:
     """A stretch of time in which users were hurt. `roots` are rows of calls: very long transactions under way
-    in it."""
+    in it, `reconnected` those of them whose connection was set up only after a SYN was sent again."""
 
     begin_ns: int
     end_ns: int
@@ -34,17 +42,20 @@ class Episode:
     peak_load: float
     usual_load: float
     roots: NDArray[np.int64]
+    reconnected: int
     longest_ns: int
 
 
 @dataclass(frozen=True)
 class Transactions:
-    """Transactions as their users met them: rows of calls, when they asked (SYN included), when they were
-    answered."""
+    """Transactions as their users met them: rows of calls, when they asked (SYN included), when the request
+    arrived, when they were answered; `late`: very long, also for their class."""
 
     rows: NDArray[np.int64]
     begin_ns: Int
+    arrive_ns: Int
     end_ns: Int
+    late: NDArray[np.bool_]
 
 
 def entry_nodes(nodes: Mapping[str, NDArray[Any]], calls: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
@@ -60,21 +71,77 @@ def transactions(
     """Answered calls at the entry nodes, which are called by clients only."""
     rows = np.flatnonzero(np.isin(calls["server_node"], entries) & (calls["depart_ns"] >= 0))
     waited = set_up_ns(calls, connections)[rows]
-    return Transactions(rows, calls["arrive_ns"][rows] - waited, calls["depart_ns"][rows])
+    arrive, end = calls["arrive_ns"][rows], calls["depart_ns"][rows]
+    took = end - arrive + waited
+    late, _ = vlrt(took)
+    if late.any():
+        # A class that always takes long is not late when it does.
+        _, column = np.unique(calls["class_id"][rows], return_inverse=True)
+        for kind in np.unique(column[late]):
+            mine = np.flatnonzero(column == kind)
+            late[mine] &= took[mine] >= VLRT_FACTOR * np.median(took[mine]) if len(mine) > 2 else True
+    return Transactions(rows, arrive - waited, arrive, end, late)
 
 
 def find_episodes(
     seen: Transactions, loads: list[NodeLoad], edges_ns: Int, entries: NDArray[Any]
 ) -> list[Episode]:
     """Episodes in order of time. `loads` is `pushback.node_loads` for the windows between `edges_ns`."""
-    late, _ = vlrt(seen.end_ns - seen.begin_ns)
-    stretches = [(int(b), int(e)) for b, e in zip(seen.begin_ns[late], seen.end_ns[late], strict=True)]
     by_node = {one.node: one.load for one in loads}
+    width = int(edges_ns[1] - edges_ns[0])
+    queues = []
     for entry in entries:
         load = by_node[int(entry)]
-        for first, last in episodes(load, usual(load)[1]):
-            stretches.append((int(edges_ns[first]), int(edges_ns[last])))
-    return [_episode(begin, end, seen, late, by_node, edges_ns, entries) for begin, end in _joined(stretches)]
+        for first, last in episodes(load, usual(load)[1], lower_limit(load)):
+            queues.append((int(edges_ns[first]), int(edges_ns[last])))
+    own = _own_rises(loads, edges_ns)
+    found = []
+    for begin, end in _joined(queues + _troubles(seen, width)):
+        inside = [rise for rise in own if rise[0] < end and rise[1] > begin]
+        slow = seen.late & (seen.begin_ns < end) & (seen.end_ns > begin)
+        longest = int((seen.end_ns - seen.begin_ns)[slow].max(initial=0))
+        hurt = any(b < end and e > begin for b, e in queues)
+        if hurt or inside or slow.sum() > 1 or longest >= SECONDS_NS:
+            for low, high in _split(begin, end, inside):
+                found.append(_episode(low, high, seen, by_node, edges_ns, entries))
+    return found
+
+
+def _troubles(seen: Transactions, width_ns: int) -> list[tuple[int, int]]:
+    """Where very long transactions met trouble: their stay, and the moment when a first SYN was dropped."""
+    late = np.flatnonzero(seen.late)
+    dropped = late[seen.arrive_ns[late] - seen.begin_ns[late] > RETRY_NS]
+    at = np.concatenate([seen.begin_ns[dropped], seen.arrive_ns[late]])
+    until = np.concatenate([seen.begin_ns[dropped] + width_ns, seen.end_ns[late]])
+    # What was served at once after a drop met no trouble any more.
+    stays = np.concatenate([np.ones(len(dropped), dtype=np.bool_), ~np.isin(late, dropped)])
+    stays[len(dropped) :] |= seen.end_ns[late] - seen.arrive_ns[late] > RETRY_NS
+    return list(zip(at[stays].tolist(), until[stays].tolist(), strict=True))
+
+
+def _own_rises(loads: list[NodeLoad], edges_ns: Int) -> list[tuple[int, int, float]]:
+    """Begin, end and excess (call-windows) of every rise of a node's own queue."""
+    found = []
+    for one in loads:
+        middle, limit = usual(one.own)
+        for first, last in episodes(one.own, limit, lower_limit(one.own)):
+            excess = float(np.maximum(one.own[first:last] - middle, 0).sum())
+            found.append((int(edges_ns[first]), int(edges_ns[last]), excess))
+    return sorted(found)
+
+
+def _split(begin: int, end: int, rises: list[tuple[int, int, float]]) -> list[tuple[int, int]]:
+    """Cut a stretch where own queues rise anew; without a rise it stays whole.
+
+    It begins with the first rise: what was under way before, and met it, had begun in peace.
+    """
+    largest = max((excess for *_, excess in rises), default=0.0)
+    cores = _joined([(b, e) for b, e, excess in rises if excess >= MINOR * largest])
+    if not cores:
+        return [(begin, end)]
+    starts = [max(begin, cores[0][0]), *(b for b, _ in cores[1:])]
+    ends = [*starts[1:], end]
+    return [(low, high) for low, high in zip(starts, ends, strict=True) if high > low]
 
 
 def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -91,7 +158,6 @@ def _episode(
     begin: int,
     end: int,
     seen: Transactions,
-    late: NDArray[np.bool_],
     by_node: dict[int, Any],
     edges_ns: Int,
     entries: NDArray[Any],
@@ -100,14 +166,16 @@ def _episode(
     last = max(int(np.searchsorted(edges_ns, end, side="left")), first + 1)
     peaks = {int(entry): float(by_node[int(entry)][first:last].max(initial=0.0)) for entry in entries}
     entry = max(peaks, key=lambda node: peaks[node])
-    under_way = late & (seen.begin_ns < end) & (seen.end_ns > begin)
-    took = (seen.end_ns - seen.begin_ns)[(seen.begin_ns < end) & (seen.end_ns > begin)]
+    under_way = (seen.begin_ns < end) & (seen.end_ns > begin)
+    late = under_way & seen.late
+    took = (seen.end_ns - seen.begin_ns)[under_way]
     return Episode(
         begin_ns=begin,
         end_ns=end,
         entry=entry,
         peak_load=peaks[entry],
         usual_load=usual(by_node[entry])[0],
-        roots=seen.rows[under_way],
+        roots=seen.rows[late],
+        reconnected=int((seen.arrive_ns - seen.begin_ns > RETRY_NS)[late].sum()),
         longest_ns=int(took.max(initial=0)),
     )

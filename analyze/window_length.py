@@ -21,6 +21,9 @@ TRACKS = 0.8
 """Correlation from which throughput is taken to track load (two thirds of its variance explained)."""
 
 FEWEST_WINDOWS = 50
+MOST_WINDOWS = 500_000
+"""More would not make a correlation clearer: of a long run its beginning is looked at."""
+
 PAPER_NS = 50_000_000
 
 
@@ -43,7 +46,8 @@ def window_length(begin_ns: Int, end_ns: Int, units: Float, n_star: float = floa
     candidates = np.array(CANDIDATES_NS, dtype=np.int64)
     found = np.full(len(candidates), np.nan)
     for i, width in enumerate(CANDIDATES_NS if len(begin_ns) else ()):
-        edges = window_edges(int(begin_ns.min()), int(end_ns.max()), width)
+        first = int(begin_ns.min())
+        edges = window_edges(first, min(int(end_ns.max()), first + MOST_WINDOWS * width), width)
         if len(edges) <= FEWEST_WINDOWS:
             continue
         load, _ = series(begin_ns, end_ns, edges)

@@ -57,17 +57,33 @@ def resample(begin_ns: Int, end_ns: Int, value: Float, edges_ns: Int) -> Float:
     return mean
 
 
-def by_window(run: RunFile, host: str, kind: str, column: str, edges_ns: Int) -> Float | None:
+def by_window(
+    run: RunFile,
+    host: str,
+    kind: str,
+    column: str,
+    edges_ns: Int,
+    where: Mapping[str, str] | None = None,
+) -> Float | None:
     """One column of a host's tables of a kind, as a mean per window; None when the host has no such
-    column."""
+    column.
+
+    `where` keeps the rows in which these text columns have these values: files that hold several things
+    (pressure: resource and scope) are one table.
+    """
+    asked = dict(where or {})
     begin, end, value = [], [], []
     for table in run.dynamic_tables():
-        if table.host == host and table.kind == kind and any(c.name == column for c in table.columns):
-            got = run.read_dynamic(table.table, ["begin_ns", "end_ns", column])
-            begin.append(got["begin_ns"])
-            end.append(got["end_ns"])
-            value.append(got[column].astype(np.float64))
-    if not begin:
+        names = {c.name for c in table.columns}
+        if table.host == host and table.kind == kind and {column, *asked} <= names:
+            got = run.read_dynamic(table.table, ["begin_ns", "end_ns", column, *asked])
+            keep = np.ones(len(got[column]), dtype=np.bool_)
+            for name, text in asked.items():
+                keep &= got[name] == text
+            begin.append(got["begin_ns"][keep])
+            end.append(got["end_ns"][keep])
+            value.append(got[column][keep].astype(np.float64))
+    if not sum(map(len, begin)):
         return None
     begins, ends = tap_times(run, host, np.concatenate(begin), np.concatenate(end))
     return resample(begins, ends, np.concatenate(value), edges_ns)
@@ -115,15 +131,17 @@ def cpu_by_window(run: RunFile, host: str, edges_ns: Int) -> HostCpu | None:
     )
 
 
-def gc_share(run: RunFile, host: str, edges_ns: Int) -> Float | None:
-    """Share of each window (0 to 1) in which the host's JVMs stood still for a collection, the running ratio
-    of garbage collection of Wang et al. (ICDCS 2013, section IV-A); None without a GC log.
+def stop_share(run: RunFile, host: str, kind: str, edges_ns: Int) -> Float | None:
+    """Share of each window (0 to 1) in which the host's JVMs stood still; None without such a log.
 
-    A pause counts in every window that it reaches into, by its overlap. Of several JVMs the shares add up.
+    `kind` says for what: "jvm_gc" for collections, which gives the running ratio of garbage collection of
+    Wang et al. (ICDCS 2013, section IV-A); "jvm_safepoint" for every stop of all threads, collections among
+    them. A pause counts in every window that it reaches into, by its overlap. Of several JVMs the shares add
+    up.
     """
     begin, end = [], []
     for table in run.dynamic_tables():
-        if table.host == host and table.kind == "jvm_gc":
+        if table.host == host and table.kind == kind:
             got = run.read_dynamic(table.table, ["begin_ns", "end_ns"])
             begin.append(got["begin_ns"])
             end.append(got["end_ns"])

@@ -2,7 +2,7 @@
 own begin and end.
 
 A pause's row covers exactly the time in which the program stood still, so that the share of a window spent
-in collection (`gc_share` in `fuse.py`) is the plain overlap. Sizes are bytes. Safepoints are kept apart:
+in collection (`stop_share` in `fuse.py`) is the plain overlap. Sizes are bytes. Safepoints are kept apart:
 their total holds the pause and the time to reach it.
 """
 

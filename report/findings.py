@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from tapscope.analyze.findings import Finding, findings
+from tapscope.analyze.findings import Finding, findings, why_none
 from tapscope.report.run import Run
 from tapscope.report.sections import table
 from tapscope.report.words import count, duration, significant
@@ -17,7 +17,7 @@ def section(run: Run) -> str:
     """HTML of the section. A time is a link that zooms the timeline to its episode."""
     found = findings(run.file)
     if not found:
-        return "<p>None: no queue was unusually long, and no transaction took very long.</p>"
+        return f"<p>None. {escape(why_none(run.file))}</p>"
     head = (
         ("at s", "n"),
         ("length", "n"),

@@ -8,16 +8,22 @@ import numpy as np
 import pytest
 from simulator import NODE_NAMES, START_NS, simulate
 
+from tapscope.analyze.candidates import Ranker, Scene, ranked
+from tapscope.analyze.evidence import Evidence, Holding, holding
 from tapscope.analyze.findings import findings
-from tapscope.analyze.mechanisms import Evidence, recognise
+from tapscope.analyze.load import stays
+from tapscope.analyze.mechanisms import Case, Mechanism, recognise
+from tapscope.analyze.metrics import churned
 from tapscope.cli.main import run as tapscope
-from tapscope.store.errors import ExitCode
+from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 
 SECOND = 1_000_000_000
 WINDOWS = 400
-HIT = slice(200, 206)
-"""Windows in which a made series differs."""
+EVENTS, LONG = (70, 200, 315), 6
+"""First windows, and number of windows, in which a made series differs."""
+HIT = slice(200, 208)
+MS = 1_000_000
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -50,77 +56,192 @@ def test_findings_are_told_in_words_and_in_json(tmp_path, capsys) -> None:
     assert record["origin"] == NODE_NAMES[2]
     assert record["mechanisms"][0]["evidence"]
     assert record["path"][-1]["node"] == NODE_NAMES[1]
+    assert record["path"][-1]["behind_origin_ms"] is not None
     assert record["ruled_out"]
+    assert record["ranking"][0]["metric"] == "stalled"
+    assert record["ranking"][0]["p"] <= record["ranking"][0]["q"] < 0.2
     assert tapscope(["findings", str(tmp_path / "run.db")]) == ExitCode.DONE
     out = capsys.readouterr().out
     assert f"began at {NODE_NAMES[2]}; cause: node stood still" in out
 
 
+def test_a_run_whose_services_have_clocks_of_their_own_has_no_findings(tmp_path, capsys) -> None:
+    simulate(seed=1, users=60, seconds=8.0, stall_at_s=4.0).save(tmp_path / "run.db")
+    with RunFile.open(tmp_path / "run.db", write=True) as run:
+        run.write_sources([source | {"kind": "spans"} for source in run.sources()])
+    assert tapscope(["findings", str(tmp_path / "run.db")]) == ExitCode.DONE
+    assert "own clock" in capsys.readouterr().out
+
+
+def test_more_windows_than_memory_holds_are_refused(tmp_path) -> None:
+    simulate(seed=1, users=60, seconds=8.0, stall_at_s=4.0).save(tmp_path / "run.db")
+    with RunFile.open(tmp_path / "run.db") as run, pytest.raises(TapscopeError, match="too many") as error:
+        findings(run, width_ns=100)
+    assert "--window" in error.value.remedy
+
+
 def series(usual: float, hit: float | None = None, noise: float = 0.05) -> np.ndarray:
+    """A metric, or a queue, that is as usual but for three times in the run, HIT the second of them."""
     values = usual * (1 + noise * np.random.default_rng(1).standard_normal(WINDOWS))
     if hit is not None:
-        values[HIT] = hit
+        for at in EVENTS:
+            values[at : at + LONG] = hit
     return values
 
 
-def evidence(**fields) -> Evidence:
-    base = {
-        "own_load": series(1.0, 20.0),
-        "throughput": series(20.0),
-        "arrivals": series(20.0),
-        "stalled": np.zeros(WINDOWS, dtype=bool),
-        "open_below": {},
-        "most_below": {},
-    }
-    return Evidence(**(base | fields))
+def queue() -> np.ndarray:
+    """Rises during the events and stays up a moment longer."""
+    values = series(1.0, 20.0)
+    for at in EVENTS:
+        values[at : at + LONG] = np.linspace(4, 24, LONG)
+        values[at + LONG : at + LONG + 3] = (15, 8, 3)
+    return values
+
+
+def recognised(
+    at: slice, most_below: dict[str, int] | None = None, held: Holding | None = None, **fields: np.ndarray
+) -> tuple[list[Mechanism], list[str]]:
+    quiet = np.ones(WINDOWS, dtype=bool)
+    for begin in EVENTS:
+        quiet[begin - 4 : begin + LONG + 10] = False
+    base = {"arrivals": series(20.0), "stalled": np.zeros(WINDOWS)}
+    seen = Evidence(queue(), series(20.0), base | fields, most_below or {})
+    ranker = Ranker(seen.series, seen.own_load)
+    scene = Scene(seen.own_load, at.start, at.stop, quiet)
+    candidates = {name: ranker.candidate(name, scene) for name in seen.series}
+    return recognise(Case(seen, scene, candidates, held, "COMMIT" if held else ""))
 
 
 def halted() -> np.ndarray:
-    out = np.zeros(WINDOWS, dtype=bool)
-    out[HIT] = True
-    return out
+    return (series(0.0, 1.0, noise=0.0) > 0).astype(float)
 
 
 CASES = {
-    "garbage collection": {"stalled": halted(), "gc": series(0.01, 1.0)},
-    "stop of the JVM": {"stalled": halted(), "gc": series(0.01), "safepoint": series(0.01, 1.0)},
-    "node stood still": {"stalled": halted(), "gc": series(0.01)},
-    "CPU saturation": {"machine_cpu": series(40, 99), "cpu": series(50, 150)},
-    "CPU taken by a neighbour": {"machine_cpu": series(40, 99), "cpu": series(50, 20)},
-    "disk writes": {"disk_busy": series(5, 99), "written": series(100, 90_000), "io_wait": series(1)},
+    "garbage collection": {"stalled": halted(), "gc": series(1, 100)},
+    "stop of the JVM": {"stalled": halted(), "gc": series(1), "safepoint": series(1, 100)},
+    "node stood still": {"stalled": halted(), "gc": series(1)},
+    "CPU quota": {"throttled": series(0, 80), "stalled": halted(), "cpu_pressure": series(2, 90)},
     "lower clock speed": {"speed_mhz": series(2200, 1200)},
-    "connection or thread limit": {
-        "open_below": {"db": series(2.0, 8.0)},
-        "most_below": {"db": 8},
-    },
-    "workload burst": {"arrivals": series(20, 90), "throughput": series(20, 40)},
+    "dirty-page recycling": {"own_dirty": series(0.1, 300), "saturated": series(1, 99)},
+    "disk writes": {"disk_busy": series(5, 99), "machine_written": series(0.1, 90), "io_wait": series(1)},
+    "disk saturation": {"io_pressure": series(2, 100), "machine_written": series(0.1), "stalled": halted()},
+    "CPU saturation": {"saturated": series(1, 99)},
+    "CPU taken by a neighbour": {"crowded": series(1, 99), "saturated": series(0, noise=0), "gc": series(1)},
+    "connection or thread limit": {"pool": series(0.3, 1.0), "most_below": {"db": 8}, "stalled": halted()},
+    "network loss": {"resent": series(0.0, 3.0)},
+    "workload burst": {"arrivals": series(20, 90), "saturated": series(1, 99), "refused": series(0, 4)},
+    "accept queue overflow": {"refused": series(0, 4)},
+    "wait for the nodes below": {"waiting": series(1, 30), "pool": series(0.3)},
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_mechanism_is_recognised_by_name(name: str) -> None:
-    found, _ = recognise(evidence(**CASES[name]), HIT.start, HIT.stop)
+    found, _ = recognised(HIT, **CASES[name])
     assert found[0].name == name
     # Elsewhere in the same run there is nothing, and it says what was looked for.
-    quiet, ruled_out = recognise(evidence(**CASES[name]), 40, 46)
+    quiet, ruled_out = recognised(slice(100, 106), **CASES[name])
     assert not quiet
     assert any(text.startswith(name) for text in ruled_out)
 
 
-def test_dirty_pages_that_are_written_back_are_noticed() -> None:
-    dirty = np.concatenate([np.linspace(0, 400_000, 203), np.linspace(20_000, 60_000, WINDOWS - 203)])
-    found, _ = recognise(evidence(dirty=dirty), HIT.start, HIT.stop)
-    assert [one.name for one in found] == ["dirty-page recycling"]
+def test_a_hypervisor_that_takes_little_is_no_cause() -> None:
+    found, _ = recognised(HIT, steal=series(0.1, 12))
+    assert not any(one.strength > 0.3 for one in found)
+    found, _ = recognised(HIT, steal=series(0.1, 60))
+    assert found[0].name == "CPU taken by a neighbour"
+
+
+def test_what_is_always_so_explains_nothing() -> None:
+    """A disk that is busy all the time, and one that was busy at other times."""
+    assert not recognised(HIT, disk_busy=series(99), machine_written=series(0.1, 90))[0]
+    elsewhere = np.roll(series(5, 99), 60)
+    found, ruled_out = recognised(HIT, disk_busy=elsewhere, machine_written=np.roll(series(0.1, 90), 60))
+    assert not found
+    assert any(text.startswith("disk writes") for text in ruled_out)
+
+
+def test_calls_that_write_and_wait_point_to_the_disk_and_others_to_a_lock() -> None:
+    held = Holding(3, 0.9, 0.2, others_go_on=0.9)
+    assert recognised(HIT, held=held)[0][0].name == "disk writes"
+    quiet = np.ones(WINDOWS, dtype=bool)
+    quiet[HIT] = False
+    seen = Evidence(queue(), series(20.0), {"stalled": np.zeros(WINDOWS)})
+    scene = Scene(seen.own_load, HIT.start, HIT.stop, quiet)
+    found, _ = recognise(Case(seen, scene, {}, held, "SELECT * FROM stories"))
+    assert [one.name for one in found] == ["lock contention"]
+    stopped = Holding(3, 0.9, 0.2, others_go_on=0.0)
+    assert not recognise(Case(seen, scene, {}, stopped, "SELECT * FROM stories"))[0]
 
 
 def test_connections_that_were_turned_away_are_a_consequence_not_the_cause() -> None:
-    refused = np.zeros(WINDOWS, dtype=np.int64)
-    refused[203] = 9
-    found, _ = recognise(evidence(refused=refused, stalled=halted()), HIT.start, HIT.stop)
-    assert [one.name for one in found] == ["node stood still", "accept queue overflow"]
+    found, _ = recognised(HIT, refused=series(0, 9), stalled=halted())
+    assert [one.name for one in found][:2] == ["node stood still", "accept queue overflow"]
 
 
 def test_what_no_log_tells_is_neither_found_nor_ruled_out() -> None:
-    found, ruled_out = recognise(evidence(), HIT.start, HIT.stop)
+    found, ruled_out = recognised(HIT)
     assert not found
     assert not any("disk" in text or "CPU" in text for text in ruled_out)
+
+
+def test_the_ranking_puts_what_explains_the_queue_first() -> None:
+    quiet = np.ones(WINDOWS, dtype=bool)
+    for begin in EVENTS:
+        quiet[begin - 4 : begin + LONG + 10] = False
+    rng = np.random.default_rng(8)
+    known = {
+        "gc": series(1, 100),
+        "machine_cpu": np.roll(series(30, 99), 50),
+        "io_wait": 5 + rng.standard_normal(WINDOWS),
+        "disk_busy": series(99),
+    }
+    ranker = Ranker(known, queue())
+    scene = Scene(queue(), HIT.start, HIT.stop, quiet)
+    order = ranked([ranker.candidate(name, scene) for name in known])
+    assert order[0].metric == "gc"
+    assert order[0].covered > 0.9
+    assert order[0].q <= 0.05
+    assert all(one.score < 0.05 and one.q > 0.1 for one in order[1:])
+    same = ranker.candidate("gc", scene, {"web": known["gc"], "db": known["gc"]})
+    assert same.also_at == ("web", "db")
+    assert same.score < order[0].score
+    first = ranker.with_lag(order[0], scene).lag
+    assert 0 <= first.windows <= LONG
+
+
+def test_what_is_unknown_in_the_episode_is_no_candidate() -> None:
+    values = series(30, 99)
+    values[HIT] = np.nan
+    ranker = Ranker({"machine_cpu": values}, queue())
+    assert (
+        ranker.candidate("machine_cpu", Scene(queue(), HIT.start, HIT.stop, np.ones(WINDOWS, bool))) is None
+    )
+
+
+def test_the_class_of_calls_that_held_a_node_is_told() -> None:
+    rows = [(k * MS, k * MS + MS, k % 3) for k in range(0, 4000, 2)]
+    rows += [(2000 * MS + k * MS, 2300 * MS, 7) for k in range(8)]
+    begin, end, kind = (np.array(column) for column in zip(*rows, strict=True))
+    calls = {
+        "server_node": np.ones(len(rows), dtype=np.int64),
+        "client_node": np.zeros(len(rows), dtype=np.int64),
+        "class_id": kind,
+        "arrive_ns": begin,
+        "depart_ns": end,
+        "flags": np.zeros(len(rows), dtype=np.int64),
+        "conn": np.arange(len(rows)),
+    }
+    found = holding(calls, stays(calls), 1, 2000 * MS, 2300 * MS)
+    assert found.class_id == 7
+    assert found.share > 0.9 > 0.2 > found.usual_share
+    assert found.others_go_on == pytest.approx(1.0, abs=0.1)
+    assert holding(calls, stays(calls), 5, 2000 * MS, 2300 * MS) is None
+
+
+def test_levels_that_move_abruptly_stand_out() -> None:
+    slow = np.linspace(0, 50, 200)
+    assert churned(slow).max() < 1
+    slow[120:] -= 30
+    assert int(np.argmax(churned(slow))) in (120, 121, 122)
+    assert np.isnan(churned(np.array([1.0, np.nan, 3.0]))[1])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tapscope.analyze.load import stays
-from tapscope.analyze.pushback import episodes, lag, node_loads, rises, usual
+from tapscope.analyze.pushback import episodes, node_loads, rises, travel, usual
 
 MS = 1_000_000
 
@@ -66,11 +67,21 @@ def test_episodes_join_over_short_dips() -> None:
     assert episodes(values, 10) == []
 
 
-def test_a_queue_that_follows_another_is_found_to_lag() -> None:
-    rng = np.random.default_rng(3)
-    lower = np.convolve(rng.poisson(1, 2000), np.ones(5), "same")
-    upper = np.roll(lower, 3) + rng.normal(0, 0.3, 2000)
-    found = lag(lower, upper, (3, 2))
-    assert found.windows == 3
-    assert found.low <= 3 <= found.high
-    assert found.r > 0.5
+def test_an_episode_reaches_to_where_its_queue_came_from() -> None:
+    values = np.array([1, 1, 3, 4, 9, 4, 1, 1, 1, 1, 4, 4, 1.0])
+    assert episodes(values, 8) == [(4, 5)]
+    assert episodes(values, 8, 2) == [(2, 6)]  # the second hump never was one
+
+
+def test_how_far_a_queue_is_behind_the_origin_is_told_in_parts_of_a_window() -> None:
+    calls = three_tiers((2000, 2300), 3)
+    # The upper tiers hear of everything 20 ms later.
+    later = np.where(calls["server_node"] < 3, 20 * MS, 0)
+    calls["arrive_ns"], calls["depart_ns"] = calls["arrive_ns"] + later, calls["depart_ns"] + later
+    edges = np.arange(0, 4151, 50, dtype=np.int64) * MS
+    loads = node_loads(calls, stays(calls), edges)
+    assert loads[0].fine.reshape(-1, loads[0].parts).mean(axis=1) == pytest.approx(loads[0].load)
+    found = {one.node: one for one in travel(loads, 3, 40, 46, 50 * MS, around=36)}
+    assert set(found) == {1, 2}
+    assert found[2].lag_ms == pytest.approx(20, abs=10)
+    assert found[2].low_ms <= 20 <= found[2].high_ms

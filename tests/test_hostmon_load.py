@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tapscope.hostmon.cgroup import read_cgroup
 from tapscope.hostmon.clock import told
-from tapscope.hostmon.fuse import by_window, cpu_by_window, gc_share, host_of_node, node_cpu, resample
+from tapscope.hostmon.fuse import by_window, cpu_by_window, host_of_node, node_cpu, resample, stop_share
 from tapscope.hostmon.load import host_files, load_host_files
 from tapscope.store import tables
 from tapscope.store.errors import TapscopeError
@@ -213,8 +213,8 @@ def test_the_share_of_collections_is_the_overlap_of_their_pauses(run, tmp_path):
     load_host_files(run, tmp_path)
     start = 1795240800 * 1000 * MS
     edges = start + np.array([0, 50, 100, 150, 200]) * MS
-    np.testing.assert_allclose(gc_share(run, "app", edges), [0, 0.4, 0.4, 0.2])
-    assert gc_share(run, "db", edges) is None
+    np.testing.assert_allclose(stop_share(run, "app", "jvm_gc", edges), [0, 0.4, 0.4, 0.2])
+    assert stop_share(run, "db", "jvm_gc", edges) is None
 
 
 @pytest.mark.parametrize("name", ["sadf.json.gz", "mpstat.txt", "iostat.json", "vmstat.txt", "sar.txt.gz"])

@@ -28,7 +28,7 @@ def findings(run_path: Path, width_ns: int, raw_clocks: bool, as_json: bool) -> 
     An episode begins where an entry node holds many more calls than usual, or where a transaction takes ten
     times the mean and more. Where its queue began is the node whose own queue rose: calls that wait for the
     nodes below do not count. Mechanisms are looked for in what the tap saw of that node and in its host's
-    logs (tapscope load-hosts); "unknown" lists what was ruled out.
+    logs (tapscope load-hosts), and ranked by what speaks for them; "unknown" lists what was ruled out.
     """
     from tapscope.cli import findings as listing
     from tapscope.cli.output import print_json
@@ -37,7 +37,7 @@ def findings(run_path: Path, width_ns: int, raw_clocks: bool, as_json: bool) -> 
     with RunFile.open(run_path) as run:
         run.raw_clocks = raw_clocks
         listed = listing.records(run, width_ns)
-    if as_json:
-        print_json(listed)
-    else:
-        listing.show(listed)
+        if as_json:
+            print_json(listed)
+        else:
+            listing.show(listed, run)
