@@ -13,6 +13,7 @@ from tapscope.analyze.load import Int, Stays, level, series
 from tapscope.analyze.metrics import METRICS, Metric
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
+from tapscope.analyze.tcp import syns_without_answer
 from tapscope.hostmon.fuse import by_window, host_of_node, stop_share
 from tapscope.store.codes import CallFlag
 from tapscope.store.runfile import RunFile
@@ -117,7 +118,8 @@ def node_evidence(
     for name, windows in states.items():
         found[name] = windows.astype(np.float64)
     addresses = np.unique(connections["server_addr"][np.unique(calls["conn"][here])])
-    hit = np.isin(connections["server_addr"], addresses) & (connections["syn_retransmits"] > 0)
+    dropped = syns_without_answer(connections)
+    hit = dropped[np.isin(connections["server_addr"][dropped], addresses)]
     found["refused"] = _count(connections["syn_ns"][hit], edges)
     touched = (calls["server_node"] == node) | (calls["client_node"] == node)
     again = touched & stay.inside & ((calls["flags"] & CallFlag.RETRANSMITTED) != 0)

@@ -16,7 +16,7 @@ from tapscope.analyze.mechanisms import Case, Mechanism, recognise
 from tapscope.analyze.node_state import node_state
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
-from tapscope.analyze.tcp import overflow_times
+from tapscope.analyze.tcp import syns_without_answer
 from tapscope.analyze.windows import WindowState
 from tapscope.store.runfile import RunFile
 
@@ -125,7 +125,7 @@ class _Search:
         self.depth = tables["nodes"]["depth"]
         self.logs = Logs(run, self.edges)
         self.classes = run.classes()
-        self.overflows = overflow_times(connections)
+        self.dropped = syns_without_answer(connections)
         self.known: dict[int, tuple[Evidence, Ranker]] = {}
         self.quiet = np.ones(len(self.edges) - 1, dtype=np.bool_)
 
@@ -224,13 +224,14 @@ class _Search:
         return [one for one in travel(self.loads, origin, first, last, self.width_ns) if one.node in on_path]
 
     def _overflowed(self, first: int, last: int) -> list[tuple[int, int, int]]:
-        begin, end = self.edges[max(first - 1, 0)], self.edges[last]
-        found = []
-        for (address, port), at in self.overflows.items():
-            count = int(np.searchsorted(at, end) - np.searchsorted(at, begin))
-            if count:
-                found.append((address, port, count))
-        return found
+        connections = self.tables["connections"]
+        at = np.searchsorted(
+            connections["syn_ns"][self.dropped], (self.edges[max(first - 1, 0)], self.edges[last])
+        )
+        rows = self.dropped[at[0] : at[1]]
+        listener = np.stack([connections["server_addr"][rows], connections["server_port"][rows]])
+        found, count = np.unique(listener, axis=1, return_counts=True)
+        return [(int(a), int(p), int(n)) for a, p, n in zip(*found, count, strict=True)]
 
     def _ranking(self, case: Case | None, origin: int) -> list[Candidate]:
         if case is None:

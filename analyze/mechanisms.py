@@ -244,6 +244,15 @@ def _burst(case: Case) -> Result:
     return 0.55 * _bursting(case) * (1 - case.score("stalled")), best.said(), "arrivals"
 
 
+def _overflow(case: Case) -> Result:
+    """A consequence of whatever held the node up; but of a burst that a larger queue would have held, the
+    limit is the cause."""
+    best = case.best("refused")
+    if best is None:
+        return None
+    return (0.5 + 0.1 * _bursting(case)) * best.score, best.said(), "refused"
+
+
 TESTS: dict[str, Callable[[Case], Result]] = {
     "garbage collection": _shown_by(1.0, "gc"),
     "stop of the JVM": _shown_by(1.0, "safepoint"),
@@ -259,7 +268,7 @@ TESTS: dict[str, Callable[[Case], Result]] = {
     "lock contention": _lock,
     "network loss": _loss,
     "workload burst": _burst,
-    "accept queue overflow": _shown_by(0.5, "refused"),
+    "accept queue overflow": _overflow,
     "wait for the nodes below": _shown_by(0.3, "waiting"),
 }
 """By name, the more directly shown first: of equal strength the first is named."""

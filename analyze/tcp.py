@@ -115,3 +115,12 @@ def syns_sent_again(connections: Mapping[str, NDArray[Any]]) -> NDArray[np.int64
     """
     rows = np.flatnonzero((connections["syn_retransmits"] > 0) & (connections["syn_ns"] >= 0))
     return rows[np.argsort(connections["syn_ns"][rows], kind="stable")]
+
+
+def syns_without_answer(connections: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+    """Rows of the connections whose first SYN got no answer, in order of that SYN: it was sent again, or its
+    client gave up. One that was refused with a reset got an answer."""
+    silent = (connections["established_ns"] < 0) & (connections["close_how"] != CloseHow.RST)
+    hit = (connections["syn_ns"] >= 0) & (silent | (connections["syn_retransmits"] > 0))
+    rows = np.flatnonzero(hit)
+    return rows[np.argsort(connections["syn_ns"][rows], kind="stable")]

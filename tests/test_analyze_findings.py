@@ -129,8 +129,8 @@ CASES = {
     "CPU taken by a neighbour": {"crowded": series(1, 99), "saturated": series(0, noise=0), "gc": series(1)},
     "connection or thread limit": {"pool": series(0.3, 1.0), "most_below": {"db": 8}, "stalled": halted()},
     "network loss": {"resent": series(0.0, 3.0)},
-    "workload burst": {"arrivals": series(20, 90), "saturated": series(1, 99), "refused": series(0, 4)},
-    "accept queue overflow": {"refused": series(0, 4)},
+    "workload burst": {"arrivals": series(20, 90), "saturated": series(1, 99), "refused": series(0)},
+    "accept queue overflow": {"arrivals": series(20, 90), "refused": series(0, 4)},
     "wait for the nodes below": {"waiting": series(1, 30), "pool": series(0.3)},
 }
 

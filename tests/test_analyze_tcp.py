@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tapscope.analyze.tcp import listeners, set_up_ns, syns_sent_again
+from tapscope.analyze.tcp import listeners, set_up_ns, syns_sent_again, syns_without_answer
 from tapscope.store.codes import CloseHow
 from tapscope.store.tables import TABLES
 
@@ -33,6 +33,9 @@ def test_refused_waiting_and_silent_connections_are_told_apart() -> None:
     assert (db.resets, db.zero_windows_to_server, db.setup_p50_ns) == (1, 2, -1)
     assert (web.setup_p50_ns, web.setup_p99_ns) == (50, SECOND)
     assert syns_sent_again(table).tolist() == [1, 2]
+    gave_up = table | {"syn_retransmits": table["syn_retransmits"] * 0}
+    assert syns_without_answer(table).tolist() == [1, 2]
+    assert syns_without_answer(gave_up).tolist() == [2]
 
 
 def test_setting_a_connection_up_belongs_to_its_first_call() -> None:
