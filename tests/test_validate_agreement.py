@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,8 +15,13 @@ from tapscope.store.codes import Protocol
 from tapscope.store.runfile import RunFile
 from tapscope.store.tables import Table
 from tapscope.validate import agreement, events, tap, tiers
-from tapscope.validate.agreement import Thresholds, TierAgreement
+from tapscope.validate.agreement import TierAgreement
+from tapscope.validate.aligned import align
+from tapscope.validate.senders import callers_of
 from tapscope.validate.tiers import Compared
+from tapscope.validate.verdict import Thresholds, judge
+
+Pair = tuple[np.ndarray, np.ndarray]
 
 MS = 1_000_000
 START = 1_790_000_000_000_000_000
@@ -32,16 +38,44 @@ def _compared(
         (np.array(calls, dtype=np.float64).reshape(-1, 2) * MS).astype(np.int64) + START
         for calls in (tap_calls, log_calls, caller_calls)
     ]
-    rows = [np.arange(len(side)) for side in sides[:2]]
     (arrive, depart), log, caller = (side.T for side in sides)
-    still_open = np.zeros(len(arrive), dtype=bool)
-    return Compared("web", [0], "calls", *rows, arrive, depart, still_open, *log, *caller, {})
+    return _of_calls("web", 0, (arrive, depart), log, caller)
 
 
-def _agree(compared: Compared, seconds: float = 2.0, **tables: Table) -> TierAgreement:
+def _of_calls(tier: str, node: int, tap: Pair, log: Pair, caller: Pair) -> Compared:
+    """All three sides of the same calls, in order, each with a key of its own."""
+    tap_rows, log_rows, caller_rows = (np.arange(len(side[0])) for side in (tap, log, caller))
+    return Compared(
+        tier=tier,
+        nodes=[node],
+        what="calls",
+        tap_rows=tap_rows,
+        log_rows=log_rows,
+        tap_arrive=tap[0],
+        tap_depart=tap[1],
+        tap_open=tap[1] < 0,
+        log_arrive=log[0],
+        log_depart=log[1],
+        caller_arrive=caller[0],
+        caller_depart=caller[1],
+        caller_rows=caller_rows,
+        log_owner=np.zeros(len(log_rows), dtype=np.int64),
+        caller_owner=np.ones(len(caller_rows), dtype=np.int64),
+        log_key=log_rows,
+        caller_key=caller_rows,
+        log_coarse_ns=1_000,
+        left_out={},
+    )
+
+
+def _agree(
+    compared: Compared, seconds: float = 2.0, limits: Thresholds | None = None, **tables: Table
+) -> TierAgreement:
     capture = (START, START + int(seconds * 1e9))
     holes, gaps = tables.get("holes", NOTHING), tables.get("gaps", NOTHING)
-    return agreement.agree(compared, capture, holes, gaps, ["web"])
+    found = agreement.agree(align(compared, capture, {}), capture, holes, gaps, ["web"])
+    judge(found, None, limits or Thresholds())
+    return found
 
 
 def _steady(seed: int, seconds: float, mean_ms: float = 30.0) -> list[tuple[int, int]]:
@@ -75,10 +109,10 @@ def test_the_load_is_that_of_analyze():
     calls, nodes = world.tables["calls"], world.tables["nodes"]
     mine = calls["server_node"] == APP
     arrive, depart = calls["arrive_ns"][mine], calls["depart_ns"][mine]
-    rows = np.arange(len(arrive))
     none = np.empty(0, dtype=np.int64)
-    pair = Compared("app", [APP], "", rows, rows, arrive, depart, depart < 0, arrive, depart, none, none, {})
-    found = agreement.agree(pair, (world.begin_ns, world.end_ns), NOTHING, NOTHING, ["", "", "app", ""])
+    pair = _of_calls("app", APP, (arrive, depart), (arrive, depart), (none, none))
+    capture = (world.begin_ns, world.end_ns)
+    found = agreement.agree(align(pair, capture, {}), capture, NOTHING, NOTHING, ["", "", "app", ""])
     answered = {name: values[calls["depart_ns"] >= 0] for name, values in calls.items()}
     table = loads(answered, nodes, first_ns=world.begin_ns, last_ns=world.end_ns)
     assert found.windows["tap_load"].tolist() == table["load"][table["node"] == APP].tolist()
@@ -138,6 +172,39 @@ def _nested(mean_ms: float, way_ms: float):
     return wire, server, caller
 
 
+def _strangers(compared: Compared) -> Compared:
+    """The same without anything by which a call and its caller's record could be told to be one."""
+    return replace(compared, caller_key=np.full(len(compared.caller_key), -1))
+
+
+def test_stamps_of_the_senders_agree_where_both_logs_are_far_away():
+    # Threads wait 8 ms for a processor before they stamp what they received; senders stamp at once.
+    random = np.random.default_rng(21)
+    wire = _steady(13, 6.0, mean_ms=10.0)
+    waits = random.exponential(8.0, (2, len(wire)))
+    server = [(b + min(w, d - b), d - 0.02) for (b, d), w in zip(wire, waits[0], strict=True)]
+    caller = [(b - 0.02, d + w) for (b, d), w in zip(wire, waits[1], strict=True)]
+    found = _agree(_compared(wire, server, caller), seconds=6.0)
+    assert (found.agrees_with, found.failures) == ("senders", [])
+    senders = found.reading("concurrent_by_senders")
+    assert senders.pearson_r > 0.999
+    assert abs(senders.bias_percent) < 1
+    assert min(found.reading(f"concurrent{log}").pearson_r for log in ("", "_by_caller")) < 0.99
+
+
+def test_a_call_s_caller_is_found_by_key_and_time_and_no_record_twice():
+    key, arrive, depart = (
+        np.array([7, 7, 7, 8, -1]),
+        np.array([11, 21, 31, 12, 13]),
+        np.array([15, 24, 39, 18, 14]),
+    )
+    caller_key, send, receive = np.array([7, 7, 8]), np.array([10, 30, 11]), np.array([16, 40, 19])
+    found = callers_of(key, arrive, depart, caller_key, send, receive, 2)
+    assert found.tolist() == [0, -1, 1, 2, -1]  # the second of connection 7 was logged by nobody
+    late = callers_of(key, arrive - 2, depart - 2, caller_key, send, receive, 2)  # a clock 2 behind
+    assert late.tolist() == [0, -1, 1, 2, -1]
+
+
 def test_logs_that_are_far_apart_cannot_confirm_the_tap_between_them():
     found = _agree(_compared(*_nested(mean_ms=3.0, way_ms=8.0)), seconds=6.0)
     assert found.between.inside > 0.98
@@ -147,15 +214,14 @@ def test_logs_that_are_far_apart_cannot_confirm_the_tap_between_them():
 
 def test_a_tap_between_both_logs_agrees_and_one_outside_or_with_calls_missing_does_not():
     wire, server, caller = _nested(mean_ms=60.0, way_ms=2.5)
-    found = _agree(_compared(wire, server, caller), seconds=6.0)
+    found = _agree(_strangers(_compared(wire, server, caller)), seconds=6.0)
     assert (found.agrees_with, found.failures, found.undecided) == ("between", [], [])
     assert found.between.inside > 0.98
     assert found.between.server_mean < found.between.tap_mean < found.between.caller_mean
-    missing = _agree(
-        _compared(wire[::1][: len(wire) // 2] + wire[len(wire) // 2 :: 2], server, caller), seconds=6.0
-    )
+    half = len(wire) // 2
+    missing = _agree(_strangers(_compared(wire[:half] + wire[half::2], server, caller)), seconds=6.0)
     assert (missing.agrees_with, bool(missing.failures)) == ("", True)
-    outside = _agree(_compared([(b - 90, d + 90) for b, d in wire], server, caller), seconds=6.0)
+    outside = _agree(_strangers(_compared([(b - 90, d + 90) for b, d in wire], server, caller)), seconds=6.0)
     assert outside.between.above > 0.5
     assert (outside.agrees_with, bool(outside.failures)) == ("", True)
 
@@ -261,15 +327,8 @@ def test_responses_lost_by_the_tap_are_holes_until_the_next_call_of_the_connecti
 def test_thresholds_decide():
     calls = _steady(10, 3.0)
     pair = _compared(calls, [(begin, end + 1) for begin, end in calls])
-    capture = (START, START + 3_000 * MS)
-    strict = agreement.agree(
-        pair, capture, NOTHING, NOTHING, ["web"], thresholds=Thresholds(bias_percent=0.1)
-    )
-    loose = agreement.agree(
-        pair, capture, NOTHING, NOTHING, ["web"], thresholds=Thresholds(bias_percent=20.0)
-    )
-    assert strict.failures
-    assert not loose.failures
+    assert _agree(pair, 3.0, Thresholds(bias_percent=0.1)).failures
+    assert not _agree(pair, 3.0, Thresholds(bias_percent=20.0)).failures
 
 
 def test_a_server_with_two_listeners_and_one_log_is_both_nodes(run):

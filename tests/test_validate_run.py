@@ -45,7 +45,7 @@ def test_a_true_run_passes_in_every_tier(result):
     for tier in result.tiers:
         assert tier.reading("concurrent").pearson_r > 0.999
         assert tier.lag_ns == pytest.approx(OFFSET_NS, abs=200_000)
-        assert tier.calls["tap"] == tier.calls["log"]
+        assert tier.calls["tap"] == pytest.approx(tier.calls["log"], abs=1)  # one arrived at the edge
     assert result.paths.completeness == result.paths.accuracy == 1.0
 
 
@@ -84,8 +84,8 @@ def test_each_request_s_stamps_are_compared_with_the_wire(result, world):
     answered = (calls["server_node"] == DB) & (calls["depart_ns"] >= 0)
     # Calls of the one transaction whose last statement was still running may go without.
     assert db.matched == pytest.approx(int(answered.sum()), abs=5)
-    assert db.arrive.median_ns == pytest.approx(OFFSET_NS + HOP_NS, abs=1_000)
-    assert db.depart.p99_ns == pytest.approx(OFFSET_NS - HOP_NS, abs=1_000)
+    assert db.arrive.median_ns == pytest.approx(HOP_NS, abs=1_000)
+    assert db.depart.p99_ns == pytest.approx(-HOP_NS, abs=1_000)
     assert (
         by_tier["app"].arrive.p99_ns - by_tier["app"].arrive.p1_ns < 1_000_000
     )  # its log knows milliseconds
@@ -134,7 +134,7 @@ def test_the_json_is_complete_and_has_no_nan(result):
     assert json.loads(text) == document
     assert list(document) == [
         "format", "run", "events", "truth", "window_ns", "verdict", "failures", "undecided",
-        "tiers", "requests", "paths", "sources", "counters",
+        "tiers", "requests", "clocks", "paths", "sources", "counters",
     ]  # fmt: skip
     assert set(document["tiers"][0]["readings"]) == {"concurrent", "concurrent_as_stamped", "started"}
     assert document["paths"]["edges"][0].keys() >= {"pair", "edges", "right", "wrong", "unlinked", "accuracy"}

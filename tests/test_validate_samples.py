@@ -28,7 +28,7 @@ def test_no_call_of_the_light_run_is_missing_on_either_side(light):
         assert (each.tap_only, each.log_only) == (0, 0)
 
 
-def test_web_and_app_of_the_light_run_agree_and_the_database_lies_between_its_logs(light):
+def test_every_tier_of_the_light_run_agrees(light):
     assert light.failures == []
     web, app, db = light.tiers
     assert web.reading("concurrent").pearson_r > 0.99
@@ -36,9 +36,29 @@ def test_web_and_app_of_the_light_run_agree_and_the_database_lies_between_its_lo
     assert db.between.inside > 0.98
     assert web.agrees_with
     assert app.agrees_with
-    # MariaDB stamps a statement when it has the processor, its caller before it is sent: they are too far
-    # apart for a verdict, and the validator says so.
-    assert (db.agrees_with, light.verdict) == ("", "undecided")
+    # MariaDB stamps a statement when its thread has the processor, its caller when it sends: neither log by
+    # itself tells what the wire saw, but both senders' stamps together do.
+    assert (db.agrees_with, light.verdict) == ("senders", "passed")
+    assert db.reading("concurrent_by_senders").pearson_r > 0.995
+    for tier in (app, db):
+        assert abs(tier.reading("concurrent_at_wire").bias_percent) < 2, tier.tier
+
+
+def test_the_clocks_of_one_machine_are_one_clock(light):
+    assert [clock["of"] for clock in light.clocks] == ["client", "web", "app", "db"]
+    for clock in light.clocks:
+        assert clock["method"] == "matched requests"
+        (line,) = clock["lines"]
+        assert abs(line["offset_ns"]) <= clock["error_ns"] + 50_000, "the way to the tap is in it"
+        assert abs(line["drift_ppb"]) < 5_000
+        assert clock["steps"] == []
+
+
+def test_senders_stamp_before_the_wire_and_receivers_after(light):
+    for each in light.requests:
+        assert each.sent.median_ns < 0 < each.arrive.median_ns, each.tier
+        assert each.received.median_ns > 0, each.tier
+        assert each.near.mean_arrive_ns < 0.1 * each.near.mean_stay_ns
 
 
 def test_each_stay_on_the_wire_is_longer_than_in_the_server_and_shorter_than_for_its_caller(light):

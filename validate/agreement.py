@@ -16,45 +16,12 @@ from numpy.typing import NDArray
 
 from tapscope.analyze.load import WINDOW_NS, series, window_edges
 from tapscope.validate import statistics
+from tapscope.validate.aligned import Aligned
 from tapscope.validate.event_calls import Table
-from tapscope.validate.statistics import Lag
 from tapscope.validate.tiers import Compared
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-SURE_CORRELATION = 0.5
-"""A lag is believed when the queue lengths are at least this alike at it."""
-
-
-SMALL_LAG_NS = 5_000_000
-"""Below this a lag is the way between wire and log stamp, above it is taken for the clock of the log's
-host."""
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """When a tier agrees: when one of these holds.
-
-    * The concurrent reading of the server's own log, its lag removed: Pearson r, and bias (tap - log, in
-        percent of
-      the mean; a bias below `bias_calls` is never a disagreement, because at a nearly idle tier the
-      microseconds between wire and log stamp are a large part of each stay).
-    * The same with the log of the tier's caller.
-    * The tap lies between the two logs in at least the share `between` of the windows, tap and server's log
-      count the same calls to `calls_percent`, and the logs' means are no further apart than
-      `bracket_percent` of the tap's. A server stamps a call when a thread takes it up, its caller when it
-      hands it over; what waits in between is at the server by the wire, and only there. Logs that are
-      further apart cannot confirm the tap: the tier is undecided.
-    """
-
-    pearson_r: float = 0.99
-    bias_percent: float = 5.0
-    bias_calls: float = 0.05
-    between: float = 0.98
-    calls_percent: float = 1.0
-    bracket_percent: float = 20.0
-    windows: int = 20
 
 
 @dataclass(frozen=True)
@@ -92,6 +59,9 @@ class Between:
     caller_mean: float
 
 
+MOST_WITHOUT_CALLER = 0.05
+"""Share of a server's calls that may lack their caller's record for the reading by senders."""
+
 TOLERANCE_CALLS = 0.05
 TOLERANCE_SHARE = 0.01
 
@@ -99,9 +69,10 @@ TOLERANCE_SHARE = 0.01
 @dataclass
 class TierAgreement:
     """One tier. `windows` has one row per window of the capture: window_ns, width_ns, and for tap, log (the
-    server's own) and, where there is one, caller: load, max, arrivals, completions. Lags are removed in it.
-    left_out says why a window was not compared ('' = compared). agrees_with : server, caller or between
-    (Thresholds); '' = it does not agree."""
+    server's own) and, where there is one, caller: load, max, arrivals, completions, by the tap's clock.
+    left_out says why a window was not compared ('' = compared). lag_ns, caller_lag_ns : shift at which the
+    queue lengths are most alike, as stamped. agrees_with : a key of verdict.AGREES; '' = it does not
+    agree."""
 
     tier: str
     nodes: list[str]
@@ -125,74 +96,55 @@ class TierAgreement:
         return next((reading for reading in self.readings if reading.name == name), None)
 
 
-@dataclass(frozen=True)
-class _Log:
-    """One log's calls with its lag removed, and the time in which it and the tap both know every call."""
-
-    arrive: Ints
-    depart: Ints
-    lag: Lag | None
-    shift_ns: int
-    first_ns: int
-    last_ns: int
-
-    @property
-    def lag_ns(self) -> int | None:
-        """The lag, None when it could not be told."""
-        return self.lag.lag_ns if self.lag is not None and self.lag.correlation >= SURE_CORRELATION else None
-
-    def stamped(self, small_only: bool = False) -> tuple[Ints, Ints]:
-        """Calls as they were stamped; with `small_only` a large lag stays removed."""
-        back = 0 if small_only and abs(self.shift_ns) >= SMALL_LAG_NS else self.shift_ns
-        return self.arrive + back, np.where(self.depart >= 0, self.depart + back, -1)
-
-
 def agree(
-    compared: Compared,
+    aligned: Aligned,
     capture_ns: tuple[int, int],
     holes: Table,
     gaps: Table,
     node_names: list[str],
     width_ns: int = WINDOW_NS,
-    thresholds: Thresholds | None = None,
+    position_ns: tuple[float, float] | None = None,
 ) -> TierAgreement:
     """Compare one tier.
 
     capture_ns : first and last packet of the tap; width_ns : of the windows, aligned to the epoch
     holes, gaps : begin_ns, end_ns of times in which the tap's view of these nodes, or the log of this tier,
-        lacks calls
+        lacks calls; both by the tap's clock
+    position_ns : where the senders' stamps sit relative to the wire: median of caller's sending minus
+        arrival, and of departure by the log minus by the wire; None: not known
     """
+    compared, log, caller = aligned.compared, aligned.log, aligned.caller
     edges = window_edges(capture_ns[0], capture_ns[1], width_ns)
-    log = _log(compared, compared.log_arrive, compared.log_depart, capture_ns)
-    caller = None
-    if len(compared.caller_arrive):
-        caller = _log(compared, compared.caller_arrive, compared.caller_depart, capture_ns)
-    shift = log.shift_ns
+    tap_arrive, tap_depart = compared.tap_arrive, compared.tap_depart
+    first, last = _common_time(compared, log.arrive, log.depart, capture_ns)
     left_out = np.full(len(edges) - 1, "", dtype=object)
-    left_out[touched(edges, gaps["begin_ns"] - shift, gaps["end_ns"] - shift)] = "log_loss"
+    left_out[touched(edges, gaps["begin_ns"], gaps["end_ns"])] = "log_loss"
     left_out[touched(edges, holes["begin_ns"], holes["end_ns"])] = "capture_loss"
-    left_out[(edges[:-1] < log.first_ns) | (edges[1:] > log.last_ns)] = "edge"
+    unsure = np.array(aligned.unsure, dtype=np.int64).reshape(-1, 2)
+    left_out[touched(edges, unsure[:, 0], unsure[:, 1])] = "clock_step"
+    left_out[(edges[:-1] < first) | (edges[1:] > last)] = "edge"
     used = np.asarray(left_out == "", dtype=bool)
-    sides = {"tap": _sides(compared.tap_arrive, compared.tap_depart, edges)}
-    sides["log"] = _sides(log.arrive, log.depart, edges)
+    sides = {"tap": _sides(tap_arrive, tap_depart, edges), "log": _sides(log.arrive, log.depart, edges)}
     readings = []
-    if np.any(log.depart >= 0):
-        stamped = _sides(*log.stamped(), edges)
+    departures = bool(np.any(log.depart >= 0))
+    if departures:
+        stamped = _sides(compared.log_arrive, compared.log_depart, edges)
         readings.append(reading("concurrent", sides["tap"]["load"][used], sides["log"]["load"][used]))
         readings.append(reading("concurrent_as_stamped", sides["tap"]["load"][used], stamped["load"][used]))
     readings.append(reading("started", sides["tap"]["arrivals"][used], sides["log"]["arrivals"][used]))
     between = None
     if caller is not None:
         sides["caller"] = _sides(caller.arrive, caller.depart, edges)
-        known = used & (edges[:-1] >= caller.first_ns) & (edges[1:] <= caller.last_ns)
+        caller_first, caller_last = _common_time(compared, caller.arrive, caller.depart, capture_ns)
+        known = used & (edges[:-1] >= caller_first) & (edges[1:] <= caller_last)
         readings += _readings_by_caller(sides, known)
-        if np.any(log.depart >= 0):
+        if departures:
+            readings += _readings_by_senders(aligned, sides, edges, known, position_ns)
             low, high = (
-                _sides(*each.stamped(small_only=True), edges)["load"][known] for each in (log, caller)
+                _sides(each.kept_arrive, each.kept_depart, edges)["load"][known] for each in (log, caller)
             )
             between = _between(low, sides["tap"]["load"][known], high)
     reasons, times = np.unique(left_out[~used].astype(str), return_counts=True)
-    first, last = log.first_ns, log.last_ns
     result = TierAgreement(
         tier=compared.tier,
         nodes=[node_names[node] for node in compared.nodes],
@@ -207,32 +159,20 @@ def agree(
         windows_compared=int(np.count_nonzero(used)),
         windows_left_out=dict(zip(reasons.tolist(), times.tolist(), strict=True)),
         calls={
-            "tap": _within(compared.tap_arrive, first, last),
+            "tap": _within(tap_arrive, first, last),
             "log": _within(log.arrive, first, last),
             **compared.left_out,
         },
         stay_ns={
-            "tap_mean": _mean_stay(compared.tap_arrive, compared.tap_depart, first, last),
+            "tap_mean": _mean_stay(tap_arrive, tap_depart, first, last),
             "log_mean": _mean_stay(log.arrive, log.depart, first, last),
         },
     )
     if caller is not None:
         result.calls["caller"] = _within(caller.arrive, first, last)
+        result.calls["without_caller"] = int(np.count_nonzero(aligned.caller_of < 0))
         result.stay_ns["caller_mean"] = _mean_stay(caller.arrive, caller.depart, first, last)
-    _judge(result, thresholds or Thresholds())
     return result
-
-
-def _log(compared: Compared, arrive: Ints, depart: Ints, capture_ns: tuple[int, int]) -> _Log:
-    tap_known, known = compared.tap_depart >= 0, depart >= 0
-    lag = statistics.best_lag(
-        (compared.tap_arrive[tap_known], compared.tap_depart[tap_known]),
-        (arrive[known], depart[known]),
-        *capture_ns,
-    )
-    shift = lag.lag_ns if lag is not None and lag.correlation >= SURE_CORRELATION else 0
-    arrive, depart = arrive - shift, np.where(known, depart - shift, -1)
-    return _Log(arrive, depart, lag, shift, *_common_time(compared, arrive, depart, capture_ns))
 
 
 def _readings_by_caller(sides: dict[str, dict[str, NDArray[Any]]], used: Bools) -> list[Reading]:
@@ -241,6 +181,37 @@ def _readings_by_caller(sides: dict[str, dict[str, NDArray[Any]]], used: Bools) 
         reading("concurrent_by_caller", tap["load"][used], caller["load"][used]),
         reading("started_by_caller", tap["arrivals"][used], caller["arrivals"][used]),
     ]
+
+
+def _readings_by_senders(
+    aligned: Aligned,
+    sides: dict[str, dict[str, NDArray[Any]]],
+    edges: Ints,
+    used: Bools,
+    position_ns: tuple[float, float] | None,
+) -> list[Reading]:
+    """From the caller's sending to the server's departure; a call its caller did not log (a pool that tests a
+    connection) begins with its server's stamp. None where that would be more than a few calls."""
+    log, row = aligned.log, aligned.caller_of
+    joined = row >= 0
+    if aligned.caller is None or not used.any():
+        return []
+    window = np.searchsorted(edges, log.arrive, side="right") - 1
+    shown = np.append(used, False)[np.where(window < len(used), window, -1)]
+    if np.count_nonzero(shown & ~joined) > MOST_WITHOUT_CALLER * np.count_nonzero(shown):
+        return []
+    arrive = log.arrive.copy()
+    arrive[joined] = aligned.caller.arrive[row[joined]]
+    tap = sides["tap"]["load"][used]
+    found = []
+    moved = {"concurrent_by_senders": (0.0, 0.0)}
+    if position_ns is not None:
+        moved["concurrent_at_wire"] = position_ns
+    for name, (sent, departed) in moved.items():
+        begin = arrive - np.where(joined, round(sent), 0)
+        end = np.where(log.depart >= 0, np.maximum(log.depart - round(departed), begin), -1)
+        found.append(reading(name, tap, _sides(begin, end, edges)["load"][used]))
+    return found
 
 
 def _between(server: NDArray[np.float64], tap: NDArray[np.float64], caller: NDArray[np.float64]) -> Between:
@@ -326,58 +297,3 @@ def _within(arrive: Ints, first: int, last: int) -> int:
 def _mean_stay(arrive: Ints, depart: Ints, first: int, last: int) -> float:
     chosen = (arrive >= first) & (arrive < last) & (depart >= 0)
     return float(np.mean(depart[chosen] - arrive[chosen])) if chosen.any() else float("nan")
-
-
-def _judge(result: TierAgreement, thresholds: Thresholds) -> None:
-    """Fill in what the tier agrees with, why it fails, or why nothing can be said of it."""
-    concurrent = result.reading("concurrent")
-    if concurrent is None:
-        result.undecided.append("the log has no departures, so it gives no queue length")
-        return
-    if concurrent.windows < thresholds.windows:
-        result.undecided.append(
-            f"only {concurrent.windows} windows could be compared, {thresholds.windows} are needed"
-        )
-        return
-    if np.isnan(concurrent.pearson_r):
-        result.undecided.append("a queue length does not vary")
-        return
-    for name, whose in (("concurrent", "server"), ("concurrent_by_caller", "caller")):
-        each = result.reading(name)
-        if each is None or each.windows < thresholds.windows:
-            continue
-        reasons = _reasons(each, thresholds)
-        if not reasons:
-            result.agrees_with = whose
-            result.failures.clear()
-            return
-        result.failures += [f"{why} ({whose}'s log)" for why in reasons]
-    tap, log = result.calls["tap"], result.calls["log"]
-    if result.between is not None and result.between.windows >= thresholds.windows:
-        same_calls = abs(tap - log) * 100 <= thresholds.calls_percent * log
-        if result.between.inside >= thresholds.between and same_calls:
-            apart = result.between.caller_mean - result.between.server_mean
-            percent = 100 * apart / result.between.tap_mean
-            if percent <= thresholds.bracket_percent:
-                result.agrees_with = "between"
-            else:
-                result.undecided.append(
-                    f"the tap lies between both logs, but these are {percent:.0f} % of its mean apart"
-                )
-            result.failures.clear()
-            return
-        share = 100 * result.between.inside
-        result.failures.append(
-            f"between both logs in {share:.1f} % of windows only, or {tap} calls for {log}"
-        )
-
-
-def _reasons(each: Reading, thresholds: Thresholds) -> list[str]:
-    found = []
-    if not each.pearson_r >= thresholds.pearson_r:
-        found.append(f"Pearson r is {each.pearson_r:.4f}, below {thresholds.pearson_r}")
-    if abs(each.bias) > thresholds.bias_calls and abs(each.bias_percent) > thresholds.bias_percent:
-        found.append(
-            f"bias is {each.bias_percent:+.2f} % ({each.bias:+.3f} calls), beyond {thresholds.bias_percent} %"
-        )
-    return found

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tapscope.store.codes import Protocol
 from tapscope.store.tables import Column
 
+Ints = NDArray[np.integer[Any]]
 Table = dict[str, NDArray[Any]]
 """Columns of one length; which ones, with dtype and unit, says the tuple of Column that it was made from."""
 
@@ -60,6 +61,10 @@ CALLER = _columns(
     ("send_ns", "int64", "ns", "when its caller sent the request, by the caller's log"),
     ("receive_ns", "int64", "ns", "when its caller had the response"),
     ("command", "int32", "", "index into commands: what was sent; -1 not logged"),
+    ("by", "int32", "", "index into TIERS: who called and logged it; -1 the client"),
+    ("host", "int32", "", "index into hosts: whose clock stamped it"),
+    ("request_id", "int32", "", "index into request_ids; -1 none"),
+    ("thread", "int64", "", "the called server's connection id; -1 not logged"),
 )
 """Calls as their callers logged them. What the wire shows of a call lies between these two times."""
 
@@ -97,6 +102,16 @@ class EventCalls:
     def tiers(self) -> list[str]:
         """Names of the tiers that have at least one call."""
         return [TIERS[code] for code in np.unique(self.calls["tier"])]
+
+    def owner(self, by: Ints, host: Ints) -> NDArray[np.int64]:
+        """Number of the clock that stamped a row: one per host and kind of log (`by`: index into TIERS, -1
+        the client), because files that lie flat may come from several machines."""
+        return (by.astype(np.int64) + 1) * max(len(self.hosts), 1) + host.astype(np.int64)
+
+    def owner_names(self, owner: int) -> tuple[str, str]:
+        """(client or tier, host) of such a number."""
+        by, host = divmod(owner, max(len(self.hosts), 1))
+        return (("client", *TIERS)[by], self.hosts[host] if self.hosts else "")
 
     def of_tier(self, tier: str) -> NDArray[np.int64]:
         """Rows of calls of one tier, in order of arrival."""

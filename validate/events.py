@@ -345,6 +345,14 @@ def _callers(calls: Table, downstream: Table, marks: Table) -> Table:
         "send_ns": np.concatenate([client["at_ns"], below["send_ns"]]),
         "receive_ns": np.concatenate([client["until_ns"], below["receive_ns"]]),
         "command": np.concatenate([client["command"], below["command"]]).astype(np.int32),
+        "by": np.concatenate([np.full(len(client["at_ns"]), -1), calls["tier"][below["call"]]]).astype(
+            np.int32
+        ),
+        "host": np.concatenate([client["host"], calls["host"][below["call"]]]).astype(np.int32),
+        "request_id": np.concatenate([client["request_id"], calls["request_id"][below["call"]]]).astype(
+            np.int32
+        ),
+        "thread": np.concatenate([client["thread"], below["thread"]]),
     }
 
 

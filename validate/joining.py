@@ -1,4 +1,4 @@
-"""Joins of two sets of stamped rows: which row of the other set came last before this one."""
+"""Joins of two sets of stamped rows that belong to groups (a request, a connection)."""
 
 from __future__ import annotations
 
@@ -33,3 +33,19 @@ def last_before(group_a: Ints, at_a: Ints, group_b: Ints, at_b: Ints) -> NDArray
     same = (group[rows_a] == group_b[rows_b]) & (group_b[rows_b] >= 0)
     found[rows_b[same]] = rows_a[same]
     return found
+
+
+def by_order(
+    group_a: Ints, at_a: Ints, group_b: Ints, at_b: Ints
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of both sides that have the same place in the order of their group, for groups with as many rows
+    on both sides: right whatever the clocks say, as long as each keeps its order. Groups below 0 are none.
+    """
+    size = int(max(group_a.max(initial=-1), group_b.max(initial=-1))) + 1
+    count_a, count_b = (np.bincount(group[group >= 0], minlength=size) for group in (group_a, group_b))
+    equal = np.append((count_a == count_b) & (count_a > 0), False)  # -1 indexes the last element
+    rows_a, rows_b = np.flatnonzero(equal[group_a]), np.flatnonzero(equal[group_b])
+    return (
+        rows_a[np.lexsort((at_a[rows_a], group_a[rows_a]))],
+        rows_b[np.lexsort((at_b[rows_b], group_b[rows_b]))],
+    )

@@ -145,12 +145,82 @@ def best_lag(
     shifts = np.arange(-reach, reach + 1)
     correlation = product[shifts] / norm
     best = int(np.argmax(correlation))
-    offset = 0.0
-    if 0 < best < len(shifts) - 1:
-        left, top, right = correlation[best - 1 : best + 2]
-        bend = left - 2 * top + right
-        offset = 0.5 * (left - right) / bend if bend < 0 else 0.0
-    return Lag(round(float(shifts[best] + offset) * step_ns), float(correlation[best]))
+    lag = float(shifts[best] + _between_steps(correlation, best))
+    return Lag(round(lag * step_ns), float(correlation[best]))
+
+
+@dataclass(frozen=True)
+class PieceLag:
+    """Lag of one piece of the time: tap time of its middle, and as in Lag."""
+
+    at_ns: int
+    lag_ns: int
+    correlation: float
+
+
+def piece_lags(
+    tap: tuple[Ints, Ints],
+    log: tuple[Ints, Ints],
+    first_ns: int,
+    last_ns: int,
+    *,
+    pieces: int = 24,
+    least_ns: int = 2_000_000_000,
+    step_ns: int = 1_000_000,
+    reach_ns: int = 5_000_000_000,
+) -> list[PieceLag]:
+    """Lags of pieces of the time, each looked for within `reach_ns` of the lag of the whole (best_lag).
+
+    pieces   : so many, each of at least `least_ns`; fewer than three pieces give the lag of the whole
+    A piece whose queue length does not vary, or that the log does not cover, is left out. The correlation is
+    that of the piece with the part of the log it is laid on.
+    """
+    whole = best_lag(tap, log, first_ns, last_ns, step_ns=step_ns)
+    if whole is None:
+        return []
+    length = max((last_ns - first_ns) // pieces, least_ns)
+    count = (last_ns - first_ns) // length
+    if count < 3:
+        return [PieceLag((first_ns + last_ns) // 2, whole.lag_ns, whole.correlation)]
+    steps, reach = int(length // step_ns), int(reach_ns // step_ns)
+    edges = first_ns + np.arange(count * steps + 1, dtype=np.int64) * step_ns
+    a = _centred(tap, edges)
+    b = _centred(
+        log, whole.lag_ns + first_ns + np.arange(-reach, len(a) + reach + 1, dtype=np.int64) * step_ns
+    )
+    found = []
+    for begin in range(0, count * steps, steps):
+        laid = _laid(a[begin : begin + steps], b[begin : begin + steps + 2 * reach])
+        if laid is not None:
+            at = first_ns + begin * step_ns + length // 2
+            found.append(PieceLag(at, whole.lag_ns + round((laid[0] - reach) * step_ns), laid[1]))
+    return found
+
+
+def _laid(a: Floats, b: Floats) -> tuple[float, float] | None:
+    """Place in the longer b at which a is most like it, between steps, and the correlation there."""
+    steps = len(a)
+    a = a - a.mean()
+    size = 1 << len(b).bit_length()
+    product = np.fft.irfft(np.conj(np.fft.rfft(a, size)) * np.fft.rfft(b, size), size)[: len(b) - steps + 1]
+    sums, squares = (np.concatenate([[0.0], np.cumsum(values)]) for values in (b, b * b))
+    spread = squares[steps:] - squares[:-steps] - (sums[steps:] - sums[:-steps]) ** 2 / steps
+    norm = np.sqrt(np.maximum(spread, 0.0) * float(a @ a))
+    usable = norm > 1e-9 * float(norm.max())
+    if not usable.any():
+        return None
+    correlation = np.where(usable, product / np.where(usable, norm, 1.0), -1.0)
+    best = int(np.argmax(correlation))
+    return best + _between_steps(correlation, best), float(correlation[best])
+
+
+def _between_steps(correlation: Floats, best: int) -> float:
+    """Where between the steps the top of a parabola through the three highest values lies."""
+    if not 0 < best < len(correlation) - 1:
+        return 0.0
+    left, top, right = correlation[best - 1 : best + 2]
+    bend = left - 2 * top + right
+    return float(0.5 * (left - right) / bend) if bend < 0 else 0.0
 
 
 _MAX_STEPS = 1 << 23

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapscope.validate.edges import SURE
 from tapscope.validate.request_agreement import Difference
+from tapscope.validate.verdict import AGREES
 
 if TYPE_CHECKING:
     from tapscope.validate.accuracy import PathAccuracy
@@ -17,15 +18,13 @@ Table = tuple[str, list[str], list[list[Any]]]
 """Title, column heads, rows."""
 
 
-AGREES = {
-    "server": "agrees with the server's log",
-    "caller": "agrees with the caller's log",
-    "between": "lies between the server's and the caller's log",
-}
-
 BETWEEN_HEAD = ["tier", "windows", "server's log mean", "tap mean", "caller's log mean"]
 BETWEEN_HEAD += ["between %", "below %", "above %"]
 
+
+STAMPS_HEAD = ["tier", "stamp", "calls", "median ms", "p1 ms", "p99 ms", "mean ms"]
+NEAR_HEAD = ["tier", "calls", "between both %", "arrival ms", "departure ms", "stay ms"]
+CLOCKS_HEAD = ["log", "found by", "offset ms", "drift ppm", "error ms", "seconds", "points"]
 
 SURE_HEAD = [f"edges of {SURE:g} and more", "wrong of those"]
 
@@ -123,18 +122,54 @@ def _agreement(validation: Validation) -> list[Table]:
             each.matched,
             each.tap_only,
             each.log_only,
-            *_spread(each.arrive),
-            *_spread(each.depart),
         ]
         for each in validation.requests
     ]
     head_3 = ["tier", "matched", "tap only", "log only"]
-    head_3 += [f"{what} {which} ms" for what in ("arrival", "departure") for which in ("median", "p1", "p99")]
+    stamps = [
+        [each.tier, words, *_spread(difference)]
+        for each in validation.requests
+        for words, difference in (
+            ("caller sends", each.sent),
+            ("server takes up", each.arrive),
+            ("server answers", each.depart),
+            ("caller has the answer", each.received),
+        )
+        if difference is not None
+    ]
+    near = [
+        [
+            each.tier,
+            each.near.calls,
+            100 * each.near.inside,
+            each.near.mean_arrive_ns / 1e6,
+            each.near.mean_depart_ns / 1e6,
+            each.near.mean_stay_ns / 1e6,
+        ]
+        for each in validation.requests
+        if each.near is not None
+    ]
+    clocks = [
+        [
+            f"{clock['of']} {clock['host']}".strip(),
+            clock["method"],
+            line["offset_ns"] / 1e6,
+            line["drift_ppb"] / 1e3,
+            clock["error_ns"] / 1e6,
+            (line["to_ns"] - line["from_ns"]) / 1e9,
+            line["points"],
+        ]
+        for clock in validation.clocks
+        for line in clock["lines"]
+    ]
     return [
         ("What was compared", head_2, compared),
         (f"Queue length, tap against event monitors, {width} windows", head, rows),
         ("Tap between the server's log and its caller's", BETWEEN_HEAD, between),
-        ("Request by request, log minus tap", head_3, requests),
+        ("Requests matched by ID", head_3, requests),
+        ("Where the stamps sit: log minus wire, clock removed", STAMPS_HEAD, stamps),
+        ("Call by call: distance of the wire to the nearer stamp", NEAR_HEAD, near),
+        ("Clocks of the logs against the tap's", CLOCKS_HEAD, clocks),
     ]
 
 
@@ -200,7 +235,6 @@ def _figure(value: float) -> str | None:
     return None if math.isnan(value) else f"{value:.5f}"
 
 
-def _spread(difference: Difference | None) -> list[float | None]:
-    if difference is None:
-        return [None, None, None]
-    return [value / 1e6 for value in (difference.median_ns, difference.p1_ns, difference.p99_ns)]
+def _spread(found: Difference) -> list[Any]:
+    times = (found.median_ns, found.p1_ns, found.p99_ns, found.mean_ns)
+    return [found.calls, *(value / 1e6 for value in times)]

@@ -37,9 +37,14 @@ _MATCH_WIDTH_NS = 50_000_000
 class Compared:
     """The calls of one tier, as the tap and as the logs have them, like with like.
 
-    nodes : rows of nodes; what : in words what is compared; tap_rows, log_rows : rows of the calls tables
+    nodes : rows of nodes; what : in words what is compared; tap_rows, log_rows, caller_rows : rows of the
+        tables of calls and callers
     arrive and depart : ns, -1 for a departure that is not known; tap_open : the tap saw no answer
     caller : the same calls as the tier before logged them (sent, answer received); empty where it logged none
+    log_owner, caller_owner : whose clock stamped them (EventCalls.owner)
+    log_key, caller_key : what a call and its caller's record have in common: the connection at the database,
+        the request ID elsewhere; -1 not known
+    log_coarse_ns : half width of the log's coarsest arrival
     left_out : what one side has and the other cannot, by name
     """
 
@@ -55,6 +60,12 @@ class Compared:
     log_depart: Ints
     caller_arrive: Ints
     caller_depart: Ints
+    caller_rows: Ints
+    log_owner: Ints
+    caller_owner: Ints
+    log_key: Ints
+    caller_key: Ints
+    log_coarse_ns: int
     left_out: dict[str, int]
 
 
@@ -157,6 +168,9 @@ def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compa
     called = events.callers["tier"] == TIERS.index(tier)
     prepare = [code for code, text in enumerate(events.commands) if text == "prepare"]
     called &= ~np.isin(events.callers["command"], prepare)
+    callers = {name: values[called] for name, values in events.callers.items()}
+    calls = {name: values[rows] for name, values in events.calls.items()}
+    key = "thread" if np.any(callers["thread"] >= 0) and np.any(calls["thread"] >= 0) else "request_id"
     chosen = np.flatnonzero(here)
     names = ", ".join(tap.node_names[node] for node in nodes)
     unit = "SQL statements" if tier == "db" else "calls"
@@ -170,9 +184,15 @@ def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compa
         tap_arrive=tap.begin_ns[chosen],
         tap_depart=tap.end_ns[chosen],
         tap_open=tap.still_open[chosen],
-        log_arrive=events.calls["arrive_ns"][rows],
-        log_depart=events.calls["depart_ns"][rows],
-        caller_arrive=events.callers["send_ns"][called],
-        caller_depart=events.callers["receive_ns"][called],
+        log_arrive=calls["arrive_ns"],
+        log_depart=calls["depart_ns"],
+        caller_arrive=callers["send_ns"],
+        caller_depart=callers["receive_ns"],
+        caller_rows=np.flatnonzero(called),
+        log_owner=events.owner(calls["tier"], calls["host"]),
+        caller_owner=events.owner(callers["by"], callers["host"]),
+        log_key=calls[key].astype(np.int64),
+        caller_key=callers[key].astype(np.int64),
+        log_coarse_ns=int(calls["arrive_precision_ns"].max(initial=0)),
         left_out={name: value for name, value in left_out.items() if value},
     )

@@ -17,12 +17,15 @@ from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 from tapscope.validate import accuracy, agreement, events, request_agreement, summary, tap, tiers, truth
 from tapscope.validate.accuracy import PathAccuracy
-from tapscope.validate.agreement import SMALL_LAG_NS, Thresholds, TierAgreement
-from tapscope.validate.event_calls import TIERS, EventCalls, Names
+from tapscope.validate.agreement import TierAgreement
+from tapscope.validate.aligned import Aligned, align
+from tapscope.validate.clocks import HostClock, Sightings, by_requests, corrected
+from tapscope.validate.event_calls import TIERS, EventCalls, Names, Table
 from tapscope.validate.request_agreement import RequestAgreement
 from tapscope.validate.stored import store
+from tapscope.validate.verdict import Thresholds, judge
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON structure; raised when a key changes its meaning or goes."""
 
 Progress = Callable[[str, int, int], None]
@@ -39,6 +42,7 @@ class Validation:
     window_ns: int
     tiers: list[TierAgreement]
     requests: list[RequestAgreement]
+    clocks: list[dict[str, Any]]
     paths: PathAccuracy | None
     sources: list[dict[str, Any]]
     counters: list[tuple[str, int, str]]
@@ -80,6 +84,7 @@ class Validation:
             "undecided": self.undecided,
             "tiers": tiers,
             "requests": [asdict(each) for each in self.requests],
+            "clocks": self.clocks,
             "paths": None if self.paths is None else self.paths.as_json(),
             "sources": self.sources,
             "counters": {name: value for name, value, _ in self.counters},
@@ -122,56 +127,94 @@ def validate(
         seen = tap.read(run)
         say("agreement", 2, 4)
         nodes = tiers.nodes_of_tiers(seen, logs, _manifest(events_dir))
-        pairs = {
-            tier: tiers.compared(seen, logs, tier, nodes[tier]) for tier in logs.tiers() if tier in nodes
-        }
-        compared = [_compare(seen, logs, pair, width_ns, thresholds) for pair in pairs.values()]
-        for agreed, pair in zip(compared, pairs.values(), strict=True):
-            _refuse_coarse(agreed, logs.calls["arrive_precision_ns"][pair.log_rows], width_ns)
+        pairs = [tiers.compared(seen, logs, tier, nodes[tier]) for tier in logs.tiers() if tier in nodes]
+        call_id, known, paths = None, {}, None
+        if truth_file is not None:
+            names = Names()
+            true = truth.read(truth_file, names)
+            linked = accuracy.from_run(seen, run.read_table("links"), names)
+            call_id = request_agreement.ids_of_calls(logs, true, truth.match(linked.keys, true.keys))
+            known = _clocks(pairs, logs, call_id)
+            say("paths", 3, 4)
+            paths = accuracy.paths(linked, true)
+        aligned = [align(pair, seen.capture_ns, known) for pair in pairs]
+        requests = (
+            [] if call_id is None else [request_agreement.agree(each, logs, call_id) for each in aligned]
+        )
+        compared = [
+            _compare(seen, logs, each, width_ns, requests[place] if requests else None)
+            for place, each in enumerate(aligned)
+        ]
+        for place, tier in enumerate(compared):
+            _refuse_coarse(tier, logs.calls["arrive_precision_ns"][pairs[place].log_rows], width_ns)
+            judge(tier, requests[place] if requests else None, thresholds or Thresholds())
         result = Validation(
             run=str(run_path),
             events=str(events_dir),
             truth=None if truth_file is None else str(truth_file),
             window_ns=width_ns,
             tiers=compared,
-            requests=[],
-            paths=None,
+            requests=requests,
+            clocks=_clocks_as_json(aligned, logs),
+            paths=paths,
             sources=logs.sources,
             counters=[*logs.counters, *(counter for counter in seen.counters if counter[1])],
         )
-        _judge(result, logs)
-        if truth_file is not None:
-            say("paths", 3, 4)
-            names = Names()
-            true = truth.read(truth_file, names)
-            linked = accuracy.from_run(seen, run.read_table("links"), names)
-            result.paths = accuracy.paths(linked, true)
-            rows = truth.match(linked.keys, true.keys)
-            for tier, pair in zip(compared, pairs.values(), strict=True):
-                clock = tier.lag_ns if tier.lag_ns is not None and abs(tier.lag_ns) >= SMALL_LAG_NS else 0
-                result.requests.append(request_agreement.agree(pair, logs, true, rows, clock))
+        _verdict(result, logs)
         store(run, result.as_json(), compared, logs, nodes)
     say("done", 4, 4)
     return result
 
 
+def _clocks(
+    pairs: list[tiers.Compared], logs: EventCalls, call_id: NDArray[np.int64]
+) -> dict[int, HostClock]:
+    """Every log host's clock, of which enough requests are matched: a host's stamps may be in two tiers'
+    rows."""
+    seen: dict[int, Sightings] = {}
+    for pair in pairs:
+        for owner, found in request_agreement.sightings(pair, logs, call_id).items():
+            mine = seen.setdefault(owner, Sightings())
+            mine.received += found.received
+            mine.sent += found.sent
+            mine.departed += found.departed
+    return {owner: by_requests(found) for owner, found in seen.items()}
+
+
+def _clocks_as_json(aligned: list[Aligned], logs: EventCalls) -> list[dict[str, Any]]:
+    clocks = {owner: clock for each in aligned for owner, clock in each.clocks.items()}
+    rows = []
+    for owner, clock in sorted(clocks.items()):
+        of, host = logs.owner_names(owner)
+        rows.append({"of": of, "host": host, **clock.as_json()})
+    return rows
+
+
 def _compare(
     seen: tap.Tap,
     logs: EventCalls,
-    pair: tiers.Compared,
+    aligned: Aligned,
     width_ns: int,
-    thresholds: Thresholds | None,
+    requests: RequestAgreement | None,
 ) -> TierAgreement:
+    pair = aligned.compared
     in_nodes = np.isin(seen.holes["node"], pair.nodes)
-    in_tier = logs.gaps["tier"] == TIERS.index(pair.tier)
+    place = TIERS.index(pair.tier)
+    # A line that its caller's log lost is missing in every reading that uses that log.
+    in_tiers = np.isin(logs.gaps["tier"], [place, *np.unique(logs.callers["by"][pair.caller_rows])])
+    gaps: Table = {name: values[in_tiers] for name, values in logs.gaps.items()}
+    host = np.array([logs.hosts.index(source["host"]) for source in logs.sources], dtype=np.int64)
+    owner = logs.owner(gaps["tier"], host[gaps["source"]])
+    for name in ("begin_ns", "end_ns"):
+        gaps[name] = corrected(aligned.clocks, owner, gaps[name])
     return agreement.agree(
-        pair,
+        aligned,
         seen.capture_ns,
         {name: values[in_nodes] for name, values in seen.holes.items()},
-        {name: values[in_tier] for name, values in logs.gaps.items()},
+        gaps,
         seen.node_names,
         width_ns,
-        thresholds,
+        None if requests is None else requests.position_ns(),
     )
 
 
@@ -184,7 +227,7 @@ def _refuse_coarse(tier: TierAgreement, precision_ns: NDArray[np.int64], width_n
         )
 
 
-def _judge(result: Validation, logs: EventCalls) -> None:
+def _verdict(result: Validation, logs: EventCalls) -> None:
     """The verdict over all tiers: failed when one fails, else undecided when one cannot be judged."""
     for tier in result.tiers:
         if tier.undecided:
