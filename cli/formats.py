@@ -192,8 +192,11 @@ What `tapscope testbed run` leaves and `tapscope trace DIR` takes. Only the capt
 
 {run_directory}
 
-`cgroup_cpu.csv` has a header line `time_ns_begin,time_ns_end,usage_ns,user_ns,system_ns` and one line per
-sample: times before and after the reading, then CPU time that only grows.
+`cgroup_cpu.csv` has a header line that begins with `time_ns_begin,time_ns_end` and names `usage_ns`, and one
+line per sample: times before and after the reading, then what the host's control group counts. All only grow,
+but for `dirty_bytes` and `writeback_bytes`. Known beside `usage_ns`: `user_ns`, `system_ns`, `nr_periods`,
+`nr_throttled`, `throttled_ns`, `read_bytes`, `written_bytes`, `reads`, `writes`, and the stall times of
+pressure, `cpu_some_ns`, `cpu_full_ns`, likewise `io_` and `memory_`.
 """
 
 RUN_DIRECTORY = (
@@ -359,7 +362,13 @@ HOST_TABLES = (
         "`NAME_per_s` of counters",
     ),
     ("`collectl_plot`, `collectl_plot_*`", "Collectl plot files, columns as in the file", ""),
-    ("`cgroup_cpu`", "`cgroup_cpu.csv`", "`busy_pct`, `user_pct`, `sys_pct` (of one core)"),
+    (
+        "`cgroup_cpu`",
+        "`cgroup_cpu.csv`",
+        "`busy_pct`, `user_pct`, `sys_pct`, `throttled_pct` (of one core), `throttled_periods_pct`; "
+        "`read_kib_per_s`, `written_kib_per_s`, `reads_per_s`, `writes_per_s`, `dirty_kib`, `writeback_kib`; "
+        "`cpu_some_pct`, `cpu_full_pct` and likewise `io_`, `memory_` (of the time)",
+    ),
     (
         "`sadf_*`, `sar_*`, `mpstat_*`, `iostat_*`, `pidstat_*`, `vmstat`, `vmstat_disk`",
         "sysstat's programs and vmstat, a table per section",

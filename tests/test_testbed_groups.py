@@ -18,15 +18,51 @@ from tapscope.validate.testbed.cgroups import Groups
 def test_accounting_of_flavour_1_is_in_nanoseconds(tmp_path: Path) -> None:
     for name, value in (("usage", 5_000_000), ("usage_user", 3_000_000), ("usage_sys", 2_000_000)):
         (tmp_path / f"cpuacct.{name}").write_text(f"{value}\n")
-    assert hosts.reader("v1", tmp_path)() == (5_000_000, 3_000_000, 2_000_000)
+    columns, read = hosts.reader("v1", [tmp_path])
+    assert columns == ["usage_ns", "user_ns", "system_ns"]
+    assert read() == [5_000_000, 3_000_000, 2_000_000]
 
 
 def test_accounting_of_flavour_2_is_turned_into_nanoseconds(tmp_path: Path) -> None:
     (tmp_path / "cpu.stat").write_text("usage_usec 50\nuser_usec 30\nsystem_usec 20\nnr_periods 0\n")
-    read = hosts.reader("v2", tmp_path)
-    assert read() == (50_000, 30_000, 20_000)
-    (tmp_path / "cpu.stat").write_text("usage_usec 70\nuser_usec 40\nsystem_usec 30\nnr_periods 0\n")
-    assert read() == (70_000, 40_000, 30_000)
+    columns, read = hosts.reader("v2", [tmp_path])
+    assert columns == ["usage_ns", "user_ns", "system_ns", "nr_periods"]
+    assert read() == [50_000, 30_000, 20_000, 0]
+    (tmp_path / "cpu.stat").write_text("usage_usec 70\nuser_usec 40\nsystem_usec 30\nnr_periods 1\n")
+    assert read() == [70_000, 40_000, 30_000, 1]
+
+
+V1 = {
+    "cpuacct/cpuacct.usage": "9\n",
+    "cpu/cpu.stat": "nr_periods 4\nnr_throttled 2\nthrottled_time 800\n",
+    "memory/memory.stat": "cache 8192\ndirty 4096\nwriteback 0\ntotal_dirty 9999\n",
+    "blkio/blkio.throttle.io_service_bytes": "8:0 Read 512\n8:0 Write 70\n8:16 Write 30\nTotal 612\n",
+    # Beside version 1 the unified hierarchy has no controllers; its cpu.stat is another file.
+    "unified/cpu.stat": "usage_usec 1\n",
+    "unified/io.pressure": "some avg10=1.00 avg60=0.50 avg300=0.10 total=7\nfull avg10=0.00 total=3\n",
+}
+V2 = {
+    "one/cpu.stat": "usage_usec 9\nnr_periods 4\nnr_throttled 2\nthrottled_usec 8\n",
+    "one/memory.stat": "file 8192\nfile_dirty 4096\nfile_writeback 0\n",
+    "one/io.stat": "8:0 rbytes=512 wbytes=70 rios=1 wios=2 dbytes=0\n8:16 rbytes=0 wbytes=30 rios=0 wios=1\n",
+    "one/io.pressure": V1["unified/io.pressure"],
+}
+
+
+@pytest.mark.parametrize(("flavour", "files", "times"), [("v1", V1, 1), ("v2", V2, 1000)])
+def test_both_flavours_give_the_same_columns(
+    tmp_path: Path, flavour: str, files: dict[str, str], times: int
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    folders = [tmp_path / name for name in dict.fromkeys(name.split("/")[0] for name in files)]
+    columns, read = hosts.reader(flavour, folders)
+    found = dict(zip(columns, read(), strict=True))
+    expected = {"usage_ns": 9 * times, "nr_throttled": 2, "throttled_ns": 800 * times if times == 1 else 8000}
+    expected |= {"read_bytes": 512, "written_bytes": 100, "dirty_bytes": 4096, "writeback_bytes": 0}
+    expected |= {"io_some_ns": 7000, "io_full_ns": 3000}
+    assert {name: found.get(name) for name in expected} == expected
 
 
 def test_without_a_control_group_file_system_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +71,7 @@ def test_without_a_control_group_file_system_there_is_a_note(monkeypatch: pytest
     assert groups.flavour == "none"
     assert "no quota" in groups.note
     assert groups.members("web") == []
-    assert groups.accounting("web") is None
+    assert groups.accounting("web") == []
 
 
 def test_a_read_only_control_group_file_system_gives_a_note(
@@ -77,15 +113,19 @@ def test_a_busy_member_is_accounted_and_limited() -> None:
         spin = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for member in groups.members("app"):
             member.write_text(str(spin.pid))
-        folder = groups.accounting("app")
-        assert folder is not None
-        read = hosts.reader(groups.flavour, folder)
+        _, read = hosts.reader(groups.flavour, groups.accounting("app"))
         (before, *_), begin = read(), time.monotonic()
         time.sleep(1.5)
         used, wall = read()[0] - before, time.monotonic() - begin
+        assert 0.02 < used / 1e9 / wall < 0.35
+        # A quota in short periods, as the fault `clock` sets it, and none again.
+        groups.set_quota("app", 0.1, 10_000)
+        (before, *_), begin = read(), time.monotonic()
+        time.sleep(0.5)
+        assert (read()[0] - before) / 1e9 / (time.monotonic() - begin) < 0.2
+        groups.set_quota("app", None)
         spin.kill()
         spin.wait()
-        assert 0.02 < used / 1e9 / wall < 0.35
     finally:
         groups.remove()
     assert [p for folders in groups.folders.values() for p in folders if p.exists()] == []

@@ -36,13 +36,6 @@ def test_a_collection_ends_when_its_line_is_written(tmp_path: Path) -> None:
     ]
 
 
-def test_pauses_are_written_in_order_of_time(tmp_path: Path) -> None:
-    later, sooner = pauses.Pause(5, 9, "app", "stop"), pauses.Pause(2, 3, "db", "stop")
-    pauses.write([later, sooner], tmp_path / "truth" / "pauses.csv")
-    text = (tmp_path / "truth" / "pauses.csv").read_text()
-    assert text == "begin_ns,end_ns,host,cause\n2,3,db,stop\n5,9,app,stop\n"
-
-
 CONNECTION = "5c0bd6a1-23c8-4a0c-9ac1-0f0c6b1f2a3d"
 OTHER = "0cf3b0a2-9b1e-4f7d-8a43-64c1a1b6a5de"
 

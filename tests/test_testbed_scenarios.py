@@ -54,7 +54,7 @@ def saturated(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 def still(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """Stops of both servers, forced collections, short accept queues and bursts in one run."""
     return a_run(
-        tmp_path_factory, "overflow", users=100, think_s=0.4, stop_every_s=0.8, collect_every_s=1.0,
+        tmp_path_factory, "overflow", users=100, think_s=0.4, fault_every_s=0.8, collect_every_s=1.0,
         serial_gc=True, heap_mib=256, ballast_mib=48,
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_the_pool_of_a_throttled_database_runs_dry(saturated: Finished) -> None:
 
 
 def test_pauses_are_in_the_truth_and_stopped_servers_send_nothing(still: Finished) -> None:
-    pauses = rows(still.folder / "truth" / "pauses.csv")
+    pauses = rows(still.folder / "truth" / "faults.csv")
     stops = [p for p in pauses if p["cause"] == "stop"]
     assert {p["host"] for p in stops} == {"web", "app"}
     assert any(p["cause"].startswith("Pause Full") for p in pauses if p["host"] == "app")
@@ -158,7 +158,7 @@ def test_accept_queues_overflowed(still: Finished) -> None:
 
 
 def test_a_host_without_a_server_cannot_be_stopped(tmp_path: Path) -> None:
-    options = SCENARIOS["board"].options(stop=("client",), **SHORT)
+    options = SCENARIOS["board"].options(fault=("stop@client",), **SHORT)
     with pytest.raises(TapscopeError, match="no server on host 'client'"):
         run.run(options, tmp_path / "run")
 

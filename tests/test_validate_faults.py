@@ -1,4 +1,4 @@
-"""Findings against stops that were caused on purpose."""
+"""Findings against faults that were caused on purpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulator import NODE_NAMES, START_NS, simulate
 
 from tapscope.cli.main import run
 from tapscope.store.errors import ExitCode, TapscopeError
-from tapscope.validate import faults
+from tapscope.validate import fault_tables, faults
 
 SECOND = 1_000_000_000
 
@@ -23,7 +23,7 @@ def path(tmp_path_factory) -> Path:
 
 
 def record(folder: Path, rows: list[tuple[float, float, str, str]]) -> Path:
-    file = folder / "pauses.csv"
+    file = folder / "faults.csv"
     lines = [
         f"{START_NS + int(b * SECOND)},{START_NS + int(e * SECOND)},{host},{why}\n"
         for b, e, host, why in rows
@@ -34,12 +34,15 @@ def record(folder: Path, rows: list[tuple[float, float, str, str]]) -> Path:
 
 def test_a_stop_that_was_caused_is_found_at_its_node(path, tmp_path, capsys) -> None:
     file = record(tmp_path, [(5.0, 5.3, NODE_NAMES[2], "stop"), (2.0, 2.01, NODE_NAMES[2], "stop")])
-    assert run(["validate", str(path), "--stops", str(file), "--json"]) == ExitCode.DONE
+    assert run(["validate", str(path), "--faults", str(file), "--json"]) == ExitCode.DONE
     score = json.loads(capsys.readouterr().out)
-    assert (score["stops"], score["short_stops"]) == (1, 1)
-    assert (score["recall"], score["node_right"], score["cause_right"]) == (1.0, 1.0, 1.0)
-    assert score["median_onset_error_ms"] < 100
-    assert run(["validate", str(path), "--stops", str(file)]) == ExitCode.DONE
+    assert (score["all"]["caused"], score["short_faults"]) == (1, 1)
+    found = score["by_kind"]["stop"]
+    assert (found["recall"], found["node_right"], found["cause_right"]) == (1.0, 1, 1)
+    assert found["median_onset_error_ms"] < 100
+    assert score["confusion"] == {"stop": {"node stood still": 1}}
+    assert (score["false_findings"], score["precision"]) == (0, 1.0)
+    assert run(["validate", str(path), "--faults", str(file)]) == ExitCode.DONE
     assert "right node" in capsys.readouterr().out
 
 
@@ -50,14 +53,39 @@ def test_wrong_claims_are_counted_against_the_findings(path, tmp_path) -> None:
     assert [(one.node_right, one.cause_right) for one in elsewhere.faults] == [(False, False)]
     never = faults.validate(path, record(tmp_path, [(2.0, 2.3, NODE_NAMES[2], "stop")]))
     assert never.faults[0].found is None
-    assert never.false_findings == never.findings == 1
+    assert (never.false, never.findings) == (["node stood still"], 1)
+    told = fault_tables.as_json([elsewhere, never])
+    assert told["confusion"] == {"gc": {"node stood still": 1}, "stop": {"(missed)": 1}}
+    assert (told["all"]["caused"], told["all"]["found"], told["precision"]) == (2, 1, 0.5)
+
+
+def test_what_a_fault_leaves_behind_is_neither_found_nor_false(path, tmp_path) -> None:
+    before = faults.validate(path, record(tmp_path, [(4.0, 4.2, NODE_NAMES[2], "disk")]))
+    assert before.faults[0].found is None
+    assert (before.aftermath, before.false) == (1, [])
+
+
+def test_quiet_time_is_what_faults_and_their_aftermath_leave(path, tmp_path) -> None:
+    whole = faults.validate(path, record(tmp_path, [])).quiet_ns
+    rows = [(2.0, 2.3, "db", "stop"), (3.0, 3.2, "db", "stop"), (6.0, 6.5, "db", "stop")]
+    left = faults.validate(path, record(tmp_path, rows)).quiet_ns
+    # Two of them share a second of their aftermaths.
+    assert whole - left == int((0.3 + 0.7 + 0.2 + 1.5 + 0.5 + 1.5) * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("good", "of", "low", "high"), [(10, 10, 0.722, 1), (5, 10, 0.237, 0.763), (0, 0, 0, 1)]
+)
+def test_shares_have_the_interval_of_wilson(good, of, low, high) -> None:
+    """All of n: from n / (n + z^2) to 1; half of n: 1/2 -+ z / (2 sqrt(n + z^2)); z = 1.96."""
+    assert fault_tables.wilson(good, of) == pytest.approx((low, high), abs=5e-4)
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "begin_ns,end_ns,host,cause\nx,2,app,stop\n", ""])
-def test_what_is_no_record_of_stops_is_refused(path, tmp_path, text) -> None:
+def test_what_is_no_record_of_faults_is_refused(path, tmp_path, text) -> None:
     file = tmp_path / "bad.csv"
     file.write_text(text)
-    with pytest.raises(TapscopeError, match="record of stops"):
+    with pytest.raises(TapscopeError, match="record of faults"):
         faults.validate(path, file)
-    with pytest.raises(TapscopeError, match="record of stops"):
+    with pytest.raises(TapscopeError, match="record of faults"):
         faults.validate(path, tmp_path / "missing.csv")

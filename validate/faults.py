@@ -1,174 +1,184 @@
-"""Are findings right? Findings of a run against a record of the stops that were caused in it on purpose.
+"""Are findings right? Findings of a run against a record of the faults that were caused in it on purpose.
 
 The record is a CSV file with columns begin_ns, end_ns, host, cause, as `tapscope testbed run` leaves it in
-truth/pauses.csv: cause is `stop` (the server was stopped by a signal) or the words of its collector.
+truth/faults.csv: cause is a kind of fault (`stop`, `disk` ...) or the words of a JVM's collector. Every fault
+has one cause that is right; a finding is judged by its strongest mechanism alone.
 """
 
 from __future__ import annotations
 
 import csv
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tapscope.analyze.findings import Finding, findings
 from tapscope.hostmon.fuse import manifest_hosts
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
-from tapscope.validate.summary import Table
 
 LEAST_NS = 50_000_000
-"""Shorter stops are left out: they hurt nobody for longer than a window."""
+"""Shorter faults are left out: they hurt nobody for longer than a window."""
 
 SLACK_NS = 100_000_000
+"""A finding that begins so long after a fault still is of this fault."""
+
+AFTERMATH_NS = 1_500_000_000
+"""What begins later than SLACK_NS, but within this time after a fault, is neither found nor false: clients
+whose SYNs were dropped come again after a second, all at once."""
+
+RIGHT = {
+    "stop": "node stood still",
+    "gc": "garbage collection",
+    "disk": "disk writes",
+    "cpu": "CPU saturation",
+    "dirty": "dirty-page recycling",
+    "overflow": "accept queue overflow",
+    "pool": "connection or thread limit",
+    "neighbour": "CPU taken by a neighbour",
+    "clock": "lower clock speed",
+    "lock": "lock contention",
+}
+"""The cause that a finding must name, by kind of fault."""
+
 COLUMNS = ("begin_ns", "end_ns", "host", "cause")
+
+
+class Caused(NamedTuple):
+    """One row of the record; kind: its cause in the words of RIGHT."""
+
+    begin_ns: int
+    end_ns: int
+    host: str
+    kind: str
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One stop of the record, and the finding that covers it (None: missed)."""
+    """One fault, and what was found of it: `found` numbers a finding (None: missed), `named` is its cause."""
 
     begin_ns: int
     end_ns: int
     host: str
     kind: str
     found: int | None
+    named: str
+    origin: str
     node_right: bool
-    cause_right: bool
     onset_error_ns: int | None
+
+    @property
+    def cause_right(self) -> bool:
+        """Whether the strongest mechanism is the right one."""
+        return self.named == RIGHT.get(self.kind)
 
 
 @dataclass(frozen=True)
 class FaultScore:
-    """How findings did. Shares are of the stops that took at least LEAST_NS; NaN becomes None in JSON."""
+    """How the findings of one run did.
+
+    faults: those that took at least LEAST_NS. false: causes named by findings at times at which there was no
+    fault, not even a short one, and no aftermath of one. quiet_ns: length of those times. joined: faults that
+    share their finding with another one.
+    """
 
     run: str
     faults: list[Fault]
     short_faults: int
     findings: int
-    false_findings: int
-    hours: float
+    aftermath: int
+    false: list[str]
+    quiet_ns: int
 
-    def share(self, good: int, of: int) -> float:
-        """good / of, NaN for nothing."""
-        return good / of if of else float("nan")
-
-    def as_json(self) -> dict[str, Any]:
-        """Figures, and every stop."""
-        hit = [fault for fault in self.faults if fault.found is not None]
-        return {
-            "run": self.run,
-            "stops": len(self.faults),
-            "short_stops": self.short_faults,
-            "recall": self.share(len(hit), len(self.faults)),
-            "node_right": self.share(sum(fault.node_right for fault in hit), len(hit)),
-            "cause_right": self.share(sum(fault.cause_right for fault in hit), len(hit)),
-            "median_onset_error_ms": _median([abs(fault.onset_error_ns or 0) / 1e6 for fault in hit]),
-            "findings": self.findings,
-            "findings_without_a_stop": self.false_findings,
-            "hours": self.hours,
-            "faults": [asdict(fault) for fault in self.faults],
-        }
-
-    def tables(self) -> list[Table]:
-        """(title, column heads, rows) of what people read first."""
-        rows: list[list[Any]] = []
-        for kind in sorted({fault.kind for fault in self.faults}):
-            of = [fault for fault in self.faults if fault.kind == kind]
-            hit = [fault for fault in of if fault.found is not None]
-            rows.append(
-                [
-                    kind,
-                    len(of),
-                    f"{self.share(len(hit), len(of)):.1%}",
-                    f"{self.share(sum(fault.node_right for fault in hit), len(hit)):.1%}",
-                    f"{self.share(sum(fault.cause_right for fault in hit), len(hit)):.1%}",
-                    f"{_median([abs(fault.onset_error_ns or 0) / 1e6 for fault in hit]):.0f}",
-                ]
-            )
-        heads = ["stop", "caused", "found", "right node", "right cause", "onset error ms (median)"]
-        return [
-            (f"Findings against stops of {LEAST_NS // 1_000_000} ms and more", heads, rows),
-            (
-                "Other findings",
-                ["findings", "without a stop", "seconds of the run"],
-                [[self.findings, self.false_findings, f"{self.hours * 3600:.0f}"]],
-            ),
-        ]
+    @property
+    def joined(self) -> int:
+        """Faults that share their finding with another one."""
+        found = [fault.found for fault in self.faults if fault.found is not None]
+        return len(found) - len(set(found))
 
 
 def validate(run_path: str | Path, faults_path: str | Path) -> FaultScore:
-    """Score the findings of a run. Raises TapscopeError when a file cannot be used."""
-    rows = _read(Path(faults_path))
+    """Score the findings of a run. Raises TapscopeError when a file cannot be used.
+
+    Judged is the run phase that a testbed's manifest names, else all the time from the first call to the
+    last: servers that warm up are slow without a fault.
+    """
+    rows = read(Path(faults_path))
     with RunFile.open(run_path) as run:
         found = findings(run)
         names = run.node_names()
-        addresses = manifest_hosts(run.meta("manifest", {}))
+        manifest = run.meta("manifest", {})
         first, last = run.sql("SELECT min(arrive_ns), max(max(depart_ns, arrive_ns)) FROM call")[0]
-    rows = [row for row in rows if first is not None and first <= row[0] and row[1] <= last]
-    long = [row for row in rows if row[1] - row[0] >= LEAST_NS]
-    faults = [_fault(row, found, names, addresses) for row in long]
-    covered = {
-        number for number, one in enumerate(found) for begin, end, *_ in rows if _overlaps(one, begin, end)
-    }
+    phases = manifest.get("phases_ns") or {}
+    begin, end = phases.get("run_begin", first or 0), phases.get("run_end", last or 0)
+    rows = [row for row in rows if begin <= row.begin_ns and row.end_ns <= end]
+    found = [one for one in found if begin <= one.episode.begin_ns < end]
+    long = [row for row in rows if row.end_ns - row.begin_ns >= LEAST_NS]
+    addresses = manifest_hosts(manifest)
+    near = [_distance(one, rows) for one in found]
     return FaultScore(
         run=str(run_path),
-        faults=faults,
+        faults=[_fault(row, found, names, addresses) for row in long],
         short_faults=len(rows) - len(long),
         findings=len(found),
-        false_findings=len(found) - len(covered),
-        hours=((last or 0) - (first or 0)) / 3.6e12,
+        aftermath=sum(SLACK_NS <= one < AFTERMATH_NS for one in near),
+        false=[one.cause for one, far in zip(found, near, strict=True) if far >= AFTERMATH_NS],
+        quiet_ns=_quiet(rows, begin, end),
     )
 
 
-def _fault(
-    row: tuple[int, int, str, str], found: list[Finding], names: list[str], addresses: dict[str, str]
-) -> Fault:
-    begin, end, host, cause = row
-    kind = "stop" if cause == "stop" else "garbage collection"
-    expected = "node stood still" if kind == "stop" else kind
-    hit = [number for number, one in enumerate(found) if _overlaps(one, begin, end)]
+def _fault(row: Caused, found: list[Finding], names: list[str], addresses: dict[str, str]) -> Fault:
+    hit = [number for number, one in enumerate(found) if _distance(one, [row]) < SLACK_NS]
     if not hit:
-        return Fault(begin, end, host, kind, None, False, False, None)
-    best = min(hit, key=lambda number: abs(found[number].episode.begin_ns - begin))
+        return Fault(*row, found=None, named="", origin="", node_right=False, onset_error_ns=None)
+    best = min(hit, key=lambda number: abs(found[number].episode.begin_ns - row.begin_ns))
     one = found[best]
     node = names[one.origin].partition(":")[0] if one.origin >= 0 else ""
     return Fault(
-        begin,
-        end,
-        host,
-        kind,
-        best,
-        node_right=node == addresses.get(host, host),
-        cause_right=one.cause == expected,
-        onset_error_ns=one.episode.begin_ns - begin,
+        *row,
+        found=best,
+        named=one.cause,
+        origin=next((host for host, address in addresses.items() if address == node), node),
+        node_right=node == addresses.get(row.host, row.host),
+        onset_error_ns=one.episode.begin_ns - row.begin_ns,
     )
 
 
-def _overlaps(one: Finding, begin: int, end: int) -> bool:
-    return one.episode.begin_ns < end + SLACK_NS and one.episode.end_ns > begin
+def _distance(one: Finding, rows: list[Caused]) -> int:
+    """By how many ns a finding begins after the end of the last fault before its own end; 0 within one."""
+    before = [row.end_ns for row in rows if row.begin_ns < one.episode.end_ns]
+    return max(0, one.episode.begin_ns - max(before)) if before else np.iinfo(np.int64).max
 
 
-def _read(path: Path) -> list[tuple[int, int, str, str]]:
+def _quiet(rows: list[Caused], begin: int, end: int) -> int:
+    """Time between begin and end in which there is no fault, and no aftermath of one."""
+    quiet, at = 0, begin
+    for row in sorted(rows):
+        quiet += max(0, row.begin_ns - at)
+        at = max(at, row.end_ns + AFTERMATH_NS)
+    return quiet + max(0, end - at)
+
+
+def read(path: Path) -> list[Caused]:
+    """The rows of a record. Raises TapscopeError when it is none."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             if reader.fieldnames is None or not set(COLUMNS) <= set(reader.fieldnames):
                 raise TapscopeError(
-                    "this is no record of stops",
+                    "this is no record of faults",
                     path=path,
                     remedy=f"Its header must have {', '.join(COLUMNS)}.",
                 )
-            return [(int(r["begin_ns"]), int(r["end_ns"]), r["host"], r["cause"]) for r in reader]
+            return [_caused(row) for row in reader]
     except (OSError, ValueError) as error:
         raise TapscopeError(
-            f"the record of stops cannot be read: {error}", path=path, remedy="Check the file."
+            f"the record of faults cannot be read: {error}", path=path, remedy="Check the file."
         ) from error
 
 
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    if not ordered:
-        return float("nan")
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+def _caused(row: dict[str, Any]) -> Caused:
+    kind = "gc" if row["cause"].startswith("Pause ") else row["cause"]
+    return Caused(int(row["begin_ns"]), int(row["end_ns"]), row["host"], kind)

@@ -1,4 +1,4 @@
-"""`tapscope testbed study` and `sweep`, beside the commands that the testbed brings itself."""
+"""`tapscope testbed study`, `sweep` and `faults`, beside the commands that the testbed brings itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from tapscope.cli.options import JSON
 from tapscope.validate.testbed.commands import run, testbed
+from tapscope.validate.testbed.faults import KINDS
 from tapscope.validate.testbed.study import FACTORS
 
 
@@ -71,3 +72,52 @@ def study(
         print_json(found.as_json())
     else:
         show.comparison(found.differs, found.tables(), found.statement(), found.notes)
+
+
+def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    kinds = tuple(KINDS) if value is None else tuple(kind.strip() for kind in value.split(","))
+    for kind in kinds:
+        if kind not in KINDS:
+            raise click.BadParameter(f"{kind!r} is none of {', '.join(KINDS)}")
+    return kinds
+
+
+@testbed.command(short_help="Cause faults of every kind, and judge the findings by them.")
+@click.option("--kinds", callback=_kinds, metavar="KIND,...", help=f"Of {', '.join(KINDS)}; all by default.")
+@click.option(
+    "--repetitions", type=click.IntRange(1, 99), default=5, show_default=True, help="Runs of each kind."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seeds of the runs are made from it.")
+@click.option(
+    "--seconds", type=click.FloatRange(5), default=30.0, show_default=True, help="Length of each run phase."
+)
+@click.option("--judge-only", is_flag=True, help="Do no runs, judge those that are there.")
+@OUTPUT
+@LOCK
+@JSON
+def faults(
+    kinds: tuple[str, ...],
+    repetitions: int,
+    seed: int,
+    seconds: float,
+    judge_only: bool,
+    output: Path,
+    lock: Path | None,
+    as_json: bool,
+) -> None:
+    """Cause faults of every kind at random moments, and judge the findings by them (root).
+
+    Every run is of the board with a hundred users, and takes about half a minute longer than its run phase.
+    Runs that are in the folder already are not done again; findings are made anew each time.
+    """
+    from tapscope.cli.output import note, print_json, print_table
+    from tapscope.validate import fault_tables
+    from tapscope.validate.testbed.fault_campaign import FaultCampaign, conduct
+
+    plan = FaultCampaign(output, kinds, repetitions, seed, seconds)
+    scores = conduct(plan, judge_only=judge_only, lock=lock, say=note)
+    if as_json:
+        print_json(fault_tables.as_json(scores))
+        return
+    for table in fault_tables.tables(scores):
+        print_table(*table)

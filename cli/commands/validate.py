@@ -31,10 +31,10 @@ from tapscope.store.errors import ExitCode, TapscopeError
     help="True parents of a run made with `trace --spans` (CSV, also gzipped; docs/spans.md).",
 )
 @click.option(
-    "--stops",
+    "--faults",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Stops that were caused on purpose (pauses.csv of a testbed run): are the findings right?",
+    help="Faults that were caused on purpose (faults.csv of a testbed run): are the findings right?",
 )
 @click.option("--window", type=Duration(), default="50ms", show_default=True, help="Width of the windows.")
 @click.option("--zone", metavar="NAME", help="Time zone of logs that name none, such as Europe/Berlin.")
@@ -50,14 +50,14 @@ def validate(
     events: Path | None,
     truth: Path | None,
     span_truth: Path | None,
-    stops: Path | None,
+    faults: Path | None,
     window: int,
     zone: str | None,
     plot: Path | None,
     as_json: bool,
 ) -> int:
     """Compare queue lengths by the tap with those by the servers' event monitors, tier by tier; or
-    the links of a span table with their truth; or findings with stops that were caused on purpose.
+    the links of a span table with their truth; or findings with faults that were caused on purpose.
 
     Where the true paths are known, accuracy and completeness of the traces are shown too. The result is
     stored in the run, and the report shows it. Exit status 4: tap and logs disagree; 3: too little to judge
@@ -66,18 +66,19 @@ def validate(
     from tapscope.cli import show
     from tapscope.cli.output import note, print_json, print_table, progress_bar
 
-    if [events, span_truth, stops].count(None) != 2:
+    if [events, span_truth, faults].count(None) != 2:
         raise click.UsageError(
-            "Give --events DIR; or, for a run made of span tables, --span-truth FILE; or --stops FILE."
+            "Give --events DIR; or, for a run made of span tables, --span-truth FILE; or --faults FILE."
         )
-    if stops is not None:
-        from tapscope.validate import faults
+    if faults is not None:
+        from tapscope.validate import fault_tables
+        from tapscope.validate import faults as record
 
-        score = faults.validate(run_path, stops)
+        scores = [record.validate(run_path, faults)]
         if as_json:
-            print_json(score.as_json())
+            print_json(fault_tables.as_json(scores))
         else:
-            for table in score.tables():
+            for table in fault_tables.tables(scores):
                 print_table(*table)
         return ExitCode.DONE
     if span_truth is not None:

@@ -11,8 +11,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from . import leftovers, packages
+from . import faults, leftovers, packages
 from . import run as runner
+from .faults import KINDS
 from .options import CODINGS, CONNECTORS, MIXES, PHP_CONNECTIONS, POOL_HABITS, STATEMENTS
 from .scenarios import SCENARIOS
 
@@ -158,24 +159,33 @@ def _listed() -> str:
     help="Live small objects in Tomcat, MiB: the more, the longer a full collection.",
 )
 @click.option(
-    "--stop", multiple=True, metavar="HOST", help="Stop this host's server now and then; repeatable."
+    "--fault",
+    multiple=True,
+    metavar="KIND[@HOST]",
+    help=f"Cause faults of this kind at random moments; repeatable. Kinds: {', '.join(KINDS)}.",
 )
 @click.option(
-    "--stop-every",
-    "stop_every_s",
+    "--fault-every",
+    "fault_every_s",
     type=click.FloatRange(0.1),
-    default=2.0,
+    default=4.0,
     show_default=True,
-    help="Mean seconds between two stops.",
+    help="Mean seconds between two faults; half of them at least.",
 )
 @click.option(
-    "--stop-ms",
+    "--fault-ms",
     nargs=2,
     type=click.IntRange(1, 5000),
-    default=(50, 500),
-    show_default=True,
     metavar="MIN MAX",
-    help="Length of a stop.",
+    help="Length of a fault; each kind has bounds of its own.",
+)
+@click.option(
+    "--buffer-pool",
+    "buffer_pool_mib",
+    type=click.IntRange(5),
+    default=128,
+    show_default=True,
+    help="MariaDB's buffer pool, MiB.",
 )
 @click.option(
     "--work",
@@ -235,7 +245,7 @@ def run(
     given = {n: v for n, v in values.items() if context.get_parameter_source(n) != ParameterSource.DEFAULT}
     if cpu_quota:
         given["cpu_quota"] = _quotas(cpu_quota)
-    options = SCENARIOS[scenario].options(**given)
+    options = faults.options(SCENARIOS[scenario], **given)
     command = shlex.join(["tapscope", *sys.argv[1:]])
     manifest = runner.run(options, output, command=command, say=_tell)
     if as_json:

@@ -39,7 +39,7 @@ def cache_folder() -> Path:
     return Path(base) / "tapscope-testbed"
 
 
-def _daemon(paths: Paths, data: Path, socket: Path) -> list[str]:
+def _daemon(paths: Paths, data: Path, socket: Path, buffer_pool_mib: int = 128) -> list[str]:
     return [
         paths.program("mariadbd"),
         "--no-defaults",
@@ -49,7 +49,7 @@ def _daemon(paths: Paths, data: Path, socket: Path) -> list[str]:
         f"--pid-file={data}/mariadbd.pid",
         "--skip-name-resolve",
         "--default-time-zone=+00:00",
-        "--innodb-buffer-pool-size=128M",
+        f"--innodb-buffer-pool-size={buffer_pool_mib}M",
         "--innodb-log-file-size=32M",
         "--max-connections=300",
         "--local-infile=1",
@@ -176,7 +176,7 @@ class Database(Server):
         call(["cp", "-a", "--reflink=auto", str(template(paths, self.content)), str(data)])
         socket = base / "s.sock"
         argv = [
-            *_daemon(paths, data, socket),
+            *_daemon(paths, data, socket, bench.options.buffer_pool_mib),
             f"--port={PORT}",
             f"--bind-address={bench.hosts[self.host]}",
         ]

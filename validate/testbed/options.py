@@ -47,9 +47,10 @@ class Options:
     serial_gc: bool = False
     collect_every_s: float = 0.0
     ballast_mib: int = 0
-    stop: tuple[str, ...] = ()
-    stop_every_s: float = 2.0
-    stop_ms: tuple[int, int] = (50, 500)
+    buffer_pool_mib: int = 128
+    fault: tuple[str, ...] = ()
+    fault_every_s: float = 4.0
+    fault_ms: tuple[int, int] | None = None
     monitors: bool = True
     mirror: bool = True
     midstream: bool = False

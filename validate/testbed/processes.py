@@ -68,11 +68,14 @@ class Launcher:
         env: dict[str, str] | None = None,
         *,
         sees_cgroups: bool = False,
+        group: str | None = None,
     ) -> Process:
-        """Starts argv on a host. Its output goes to logs/NAME.out."""
+        """Starts argv on a host, in its control group or another one. Its output goes to logs/NAME.out."""
         place = self.network.on_network_of if sees_cgroups else self.network.inside
         log = self.logs / f"{name}.out"
-        join = "".join(f"echo $$ > '{member}' && " for member in self.groups.members(host))
+        join = "".join(
+            f"echo $$ > '{member}' && " for member in self.groups.members(host if group is None else group)
+        )
         script = f'{join}exec "$@"'
         with log.open("wb") as out:
             handle = subprocess.Popen(

@@ -20,12 +20,14 @@ from typing import Any
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import hosts, leftovers, parts, pauses, scenarios, scrub, truth
-from .cgroups import Groups
+from . import faults, hosts, leftovers, parts, scenarios, scrub, truth
+from .cgroups import NEIGHBOUR, Groups
+from .faults import Faults
+from .injectors import Fault
 from .net import Network, new_name
 from .options import Options
 from .packages import Paths, find
-from .pauses import Pause, Plan, Stops, collections
+from .pauses import collections
 from .pcapfile import read
 from .processes import Launcher, Process
 from .scenario import Bench, Scenario, Server
@@ -49,7 +51,7 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
     servers = scenario.servers(options)
     for server in servers:
         server.check(options)
-    _check_stops(options, servers)
+    faults.check(options.fault, servers)
     paths = find(scenario.needs)
     out.mkdir(parents=True, exist_ok=True)
     name = new_name()
@@ -63,28 +65,17 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
             server.prepare(paths)
         say("network namespaces")
         network = stack.enter_context(Network(paths, name, dict(scenario.hosts), options.mirror))
-        groups = Groups.make(name, list(network.hosts), options.cpu_quota)
+        groups = Groups.make(name, [*network.hosts, NEIGHBOUR], options.cpu_quota)
         stack.callback(groups.remove)
         logs = scratch / "logs"
         logs.mkdir()
         launcher = Launcher(network, groups, logs)
         stack.callback(launcher.stop_all)
         manifest = {"name": name, **_manifest(options, scenario, servers, paths, network, groups, command)}
-        bench = Bench(options, paths, launcher, out.absolute(), scratch)
+        bench = Bench(options, paths, launcher, out.absolute(), scratch, scenario.entry)
         _Session(scenario, bench, servers, manifest, say).conduct()
     _after(options, out, manifest)
     return manifest
-
-
-def _check_stops(options: Options, servers: list[Server]) -> None:
-    served = [server.host for server in servers]
-    for host in options.stop:
-        if host not in served:
-            raise TapscopeError(
-                f"there is no server on host {host!r} that could be stopped",
-                remedy=f"Name one of: {', '.join(served)}.",
-                exit_code=ExitCode.USAGE,
-            )
 
 
 @contextlib.contextmanager
@@ -155,7 +146,7 @@ class _Session:
         self.options, self.out, self.launcher = bench.options, bench.out, bench.launcher
         self.manifest, self.say = manifest, say
         self.raw = bench.scratch / "tap.pcap"
-        self.pauses: list[Pause] = []
+        self.faults: list[Fault] = []
 
     def conduct(self) -> None:
         """Starts everything, waits for the users, stops everything, and finds the truth."""
@@ -182,7 +173,7 @@ class _Session:
             self.manifest |= server.finish(self.bench)
         if not options.monitors:
             shutil.rmtree(out / "events", ignore_errors=True)
-        self._write_pauses()
+        self._write_faults()
         if tap is not None:
             self.say("truth")
             self._truth(counters)
@@ -202,7 +193,7 @@ class _Session:
             "flavour": groups.flavour,
             "hosts": [
                 {
-                    "folder": str(groups.accounting(host)),
+                    "folders": [str(folder) for folder in groups.accounting(host)],
                     "out": str(self.out / "hosts" / host / "cgroup_cpu.csv"),
                 }
                 for host in self.launcher.network.hosts
@@ -252,8 +243,7 @@ class _Session:
             "out": str(self.out / "users" / "requests.csv"),
         }
         process = self._python("client", "users", "users", config)
-        plan = Plan(options.stop_every_s, *options.stop_ms, options.seed)
-        with Stops(self._to_stop(), plan) as stops:
+        with Faults(faults.plan(options, run_ns, run_end_ns), self.bench, self.servers) as caused:
             while not process.ended():
                 for server in self.servers:
                     server.watch()
@@ -261,7 +251,7 @@ class _Session:
                     process.handle.wait(1.0)
                 if time.time_ns() > end_ns + 90_000_000_000:
                     raise TapscopeError("the emulated users did not end", path=process.log)
-        self.pauses += stops.pauses
+        self.faults += caused.done()
         if process.handle.returncode != 0:
             raise TapscopeError(f"the emulated users failed: {process.tail()}", path=process.log)
         self.manifest["phases_ns"] = {
@@ -272,17 +262,12 @@ class _Session:
         }
         self.manifest["users_cpu"] = json.loads(process.log.read_text().strip().splitlines()[-1])
 
-    def _to_stop(self) -> dict[str, Process]:
-        """Host -> server, of the hosts that the options want to stand still now and then."""
-        served = {server.host: server.process for server in self.servers}
-        return {host: p for host, p in served.items() if p is not None and host in self.options.stop}
-
-    def _write_pauses(self) -> None:
-        """Pauses by signals, and those that the JVMs logged."""
+    def _write_faults(self) -> None:
+        """Faults that were caused, and the collections that the JVMs logged."""
         begin, end = (self.manifest["phases_ns"][name] for name in ("warmup_begin", "rampdown_end"))
         for gc_log in sorted((self.out / "hosts").glob("*/gc.log")):
-            self.pauses += [p for p in collections(gc_log, gc_log.parent.name) if begin <= p.end_ns < end]
-        pauses.write(self.pauses, self.out / "truth" / "pauses.csv")
+            self.faults += [p for p in collections(gc_log, gc_log.parent.name) if begin <= p.end_ns < end]
+        faults.write(self.faults, self.out / faults.RECORD)
 
     def _truth(self, counters: dict[str, int]) -> None:
         out = self.out

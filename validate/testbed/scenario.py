@@ -22,13 +22,15 @@ from .truth import Holder
 
 @dataclass
 class Bench:
-    """What the servers of one run share. out: the run directory; scratch: gone after the run."""
+    """What the servers of one run share. out: the run directory; scratch: gone after the run; entry: host and
+    port that the users ask."""
 
     options: Options
     paths: Paths
     launcher: Launcher
     out: Path
     scratch: Path
+    entry: tuple[str, int]
 
     @property
     def hosts(self) -> dict[str, str]:

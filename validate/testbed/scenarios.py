@@ -142,8 +142,9 @@ _ALL = (
         defaults={
             "users": 100,
             "think_s": 1.0,
-            "stop": ("app", "db"),
-            "stop_every_s": 2.5,
+            "fault": ("stop@app", "stop@db"),
+            "fault_every_s": 2.5,
+            "fault_ms": (50, 500),
             "serial_gc": True,
             "heap_mib": 256,
             "ballast_mib": 64,
@@ -161,8 +162,9 @@ _ALL = (
             "burst_s": 1.5,
             "backlog": 8,
             "apache_threads": 50,
-            "stop": ("web", "app"),
-            "stop_every_s": 2.5,
+            "fault": ("stop@web", "stop@app"),
+            "fault_every_s": 2.5,
+            "fault_ms": (50, 500),
         },
     ),
     Scenario(

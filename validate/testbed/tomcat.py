@@ -110,6 +110,7 @@ def _context_xml(options: Options, webapp: Path, logs: Path, source: _Source) ->
   <Parameter name="backend" value="{source.backend}"/>
   <Parameter name="ballast-mib" value="{options.ballast_mib}"/>
   <Parameter name="collect-every-ms" value="{int(options.collect_every_s * 1000)}"/>
+  <Parameter name="collect-seed" value="{options.seed}"/>
   <Parameter name="work" value="{options.work}"/>
   <Parameter name="events" value={quoteattr(events)}/>
   <Resource name="jdbc/board" auth="Container" type="javax.sql.DataSource"

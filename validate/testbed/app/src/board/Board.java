@@ -41,7 +41,8 @@ public final class Board implements ServletContextListener {
             backend = (Backend) Class.forName("board." + context.getInitParameter("backend"))
                     .getDeclaredConstructor().newInstance();
             pauses = new Pauses(Integer.parseInt(context.getInitParameter("ballast-mib")),
-                    Long.parseLong(context.getInitParameter("collect-every-ms")));
+                    Long.parseLong(context.getInitParameter("collect-every-ms")),
+                    Long.parseLong(context.getInitParameter("collect-seed")));
             String folder = context.getInitParameter("events");
             events = folder == null || folder.isEmpty() ? null : new EventLog(Path.of(folder));
         } catch (Exception e) {

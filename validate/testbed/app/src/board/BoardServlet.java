@@ -9,7 +9,7 @@ import java.sql.SQLException;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Hands each path to its interaction; 24 of them, 4 of which need POST and write, plus the log-in form. */
+/** Hands each path to its interaction; 25 of them, 4 of which need POST and write, plus the log-in form. */
 public final class BoardServlet extends HttpServlet {
     private static final long serialVersionUID = 1L;
 
@@ -30,6 +30,7 @@ public final class BoardServlet extends HttpServlet {
         pages.put("/hot", BrowsePages::hot);
         pages.put("/tag", BrowsePages::tag);
         pages.put("/stats", BrowsePages::stats);
+        pages.put("/report", BrowsePages::report);
         pages.put("/story", StoryPages::story);
         pages.put("/comment", StoryPages::comment);
         pages.put("/thread", StoryPages::thread);

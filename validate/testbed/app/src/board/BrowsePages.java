@@ -163,4 +163,11 @@ final class BrowsePages {
         }
         visit.send(page);
     }
+
+    /** A page whose one statement takes long and uses no CPU, as one that waits for a lock. No user asks for it. */
+    static void report(Visit visit) throws SQLException, IOException {
+        long ms = Math.min(visit.number("ms", 0), 5_000);
+        visit.db.text("SELECT SLEEP(? / 1000) AS slept", ms);
+        visit.send(visit.page("Report"));
+    }
 }

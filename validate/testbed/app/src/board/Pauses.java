@@ -13,8 +13,8 @@ final class Pauses implements AutoCloseable {
     private final Object[] ballast;
     private final Thread thread;
 
-    /** everyMs: mean of the exponential times between two collections; 0: none. */
-    Pauses(int ballastMib, long everyMs) {
+    /** everyMs: mean time between two collections, half of it at least and an exponential time on top; 0: none. */
+    Pauses(int ballastMib, long everyMs, long seed) {
         ballast = new Object[ballastMib * (1 << 20) / OBJECT_BYTES];
         for (int i = 0; i < ballast.length; i++) {
             // 16 bytes of header and length, and as many bytes of content as fill it up.
@@ -24,16 +24,16 @@ final class Pauses implements AutoCloseable {
             thread = null;
             return;
         }
-        thread = new Thread(() -> collectAgainAndAgain(everyMs), "pauses");
+        thread = new Thread(() -> collectAgainAndAgain(everyMs, seed), "pauses");
         thread.setDaemon(true);
         thread.start();
     }
 
-    private static void collectAgainAndAgain(long everyMs) {
-        Random random = new Random(everyMs);
+    private static void collectAgainAndAgain(long everyMs, long seed) {
+        Random random = new Random(seed);
         try {
             while (true) {
-                Thread.sleep((long) (-Math.log(1 - random.nextDouble()) * everyMs));
+                Thread.sleep((long) ((1 - Math.log(1 - random.nextDouble())) * everyMs / 2));
                 System.gc();
             }
         } catch (InterruptedException e) {

@@ -1,0 +1,146 @@
+"""Scores of findings against faults, over one run or many, as figures and tables.
+
+Shares have the 95 % interval of Wilson, so that thirty faults are not read as a thousand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tapscope.validate.faults import LEAST_NS, RIGHT, Fault, FaultScore
+from tapscope.validate.summary import Table
+
+WINDOW_NS = 50_000_000
+HOUR_NS = 3_600_000_000_000
+MISSED = "(missed)"
+
+
+def wilson(good: int, of: int) -> tuple[float, float]:
+    """95 % interval of a share (Wilson 1927); 0 to 1 for nothing."""
+    if not of:
+        return 0.0, 1.0
+    z = 1.959964
+    centre = good + z * z / 2
+    half = z * math.sqrt(good * (of - good) / of + z * z / 4)
+    return (centre - half) / (of + z * z), (centre + half) / (of + z * z)
+
+
+def as_json(scores: Sequence[FaultScore]) -> dict[str, Any]:
+    """Figures by kind and over all kinds, and every fault. NaN (a share of nothing) becomes None."""
+    faults = [fault for score in scores for fault in score.faults]
+    kinds = _kinds(faults)
+    hours = sum(score.quiet_ns for score in scores) / HOUR_NS
+    false = Counter(cause for score in scores for cause in score.false)
+    return {
+        "runs": [score.run for score in scores],
+        "all": _figures(faults),
+        "by_kind": {kind: _figures([fault for fault in faults if fault.kind == kind]) for kind in kinds},
+        "confusion": {
+            kind: dict(Counter(fault.named or MISSED for fault in faults if fault.kind == kind))
+            for kind in kinds
+        },
+        "short_faults": sum(score.short_faults for score in scores),
+        "joined_faults": sum(score.joined for score in scores),
+        "findings": sum(score.findings for score in scores),
+        "findings_in_aftermath": sum(score.aftermath for score in scores),
+        "false_findings": sum(false.values()),
+        "false_findings_by_cause": dict(false),
+        "precision": _precision(scores),
+        "quiet_hours": hours,
+        "false_findings_per_quiet_hour": sum(false.values()) / hours if hours else float("nan"),
+        "faults": [
+            {"run": score.run, **asdict(fault), "cause_right": fault.cause_right}
+            for score in scores
+            for fault in score.faults
+        ],
+    }
+
+
+def tables(scores: Sequence[FaultScore]) -> list[Table]:
+    """(title, column heads, rows) of what people read first."""
+    told = as_json(scores)
+    heads = ["fault", "caused", "found", "right node", "right cause", "onset error ms (median)"]
+    heads += ["onset within a window"]
+    figures = {**told["by_kind"], **({"all": told["all"]} if len(told["by_kind"]) > 1 else {})}
+    rows = [
+        [
+            kind,
+            one["caused"],
+            _share(one["found"], one["caused"]),
+            _share(one["node_right"], one["found"]),
+            _share(one["cause_right"], one["found"]),
+            "" if one["median_onset_error_ms"] is None else f"{one['median_onset_error_ms']:.0f}",
+            _share(one["onset_within_window"], one["found"]),
+        ]
+        for kind, one in figures.items()
+    ]
+    other = [
+        [
+            told["findings"],
+            told["findings_in_aftermath"],
+            told["false_findings"],
+            f"{told['precision']:.1%}",
+            f"{told['quiet_hours'] * 60:.1f}",
+            f"{told['false_findings_per_quiet_hour']:.1f}",
+            ", ".join(f"{n} {cause}" for cause, n in sorted(told["false_findings_by_cause"].items())),
+        ]
+    ]
+    return [
+        (f"Findings against faults of {LEAST_NS // 1_000_000} ms and more", heads, rows),
+        _confusion(told["confusion"]),
+        (
+            "Findings without a fault",
+            ["findings", "in an aftermath", "false", "precision", "quiet minutes", "false per hour", "named"],
+            other,
+        ),
+    ]
+
+
+def _confusion(counted: dict[str, dict[str, int]]) -> Table:
+    named = sorted({cause for row in counted.values() for cause in row}, key=lambda c: (c == MISSED, c))
+    rows = [
+        [f"{kind} ({RIGHT.get(kind, 'unknown')})", *(row.get(cause, 0) or "" for cause in named)]
+        for kind, row in counted.items()
+    ]
+    return "Named cause by kind of fault", ["fault (right cause)", *named], rows
+
+
+def _kinds(faults: Sequence[Fault]) -> list[str]:
+    return sorted({fault.kind for fault in faults})
+
+
+def _figures(faults: Sequence[Fault]) -> dict[str, Any]:
+    hit = [fault for fault in faults if fault.found is not None]
+    errors = sorted(abs(fault.onset_error_ns or 0) for fault in hit)
+    good = {
+        "node_right": sum(fault.node_right for fault in hit),
+        "cause_right": sum(fault.cause_right for fault in hit),
+        "onset_within_window": sum(error <= WINDOW_NS for error in errors),
+    }
+    return {
+        "caused": len(faults),
+        "found": len(hit),
+        **good,
+        "recall": len(hit) / len(faults) if faults else float("nan"),
+        "recall_interval": wilson(len(hit), len(faults)),
+        **{f"{name}_share": value / len(hit) if hit else float("nan") for name, value in good.items()},
+        "median_onset_error_ms": errors[(len(errors) - 1) // 2] / 1e6 if errors else None,
+    }
+
+
+def _precision(scores: Sequence[FaultScore]) -> float:
+    """Findings of a fault among those that are not in an aftermath."""
+    judged = sum(score.findings - score.aftermath for score in scores)
+    false = sum(len(score.false) for score in scores)
+    return (judged - false) / judged if judged else float("nan")
+
+
+def _share(good: int, of: int) -> str:
+    if not of:
+        return ""
+    low, high = wilson(good, of)
+    return f"{good / of:.0%} ({low:.0%} to {high:.0%})"
