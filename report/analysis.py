@@ -21,7 +21,7 @@ from tapscope.analyze.response_time import OMISSION, modes
 from tapscope.analyze.service_time import Float
 from tapscope.analyze.throughput import work_units
 from tapscope.analyze.windows import WindowState, classify
-from tapscope.hostmon.fuse import cpu_by_window, gc_share, host_of_node
+from tapscope.hostmon.fuse import cpu_by_window, host_of_node, stop_share
 from tapscope.report import encode
 from tapscope.report.run import Run
 from tapscope.report.sections import table
@@ -124,7 +124,7 @@ def _against_load(run: Run, state: NodeState, host: str) -> list[dict[str, Any]]
     """Host metrics of each window against the node's load: collections, CPU."""
     found = []
     cpu = cpu_by_window(run.file, host, state.edges_ns)
-    gc = gc_share(run.file, host, state.edges_ns)
+    gc = stop_share(run.file, host, "jvm_gc", state.edges_ns)
     measured: list[tuple[str, str, Float]] = []
     if gc is not None:
         measured.append(("Time in garbage collection", "% of the window", 100 * gc))
@@ -228,7 +228,8 @@ def section(run: Run, known: Analysis) -> str:
 def _utilisation(run: Run, state: NodeState, host: str | None) -> list[str]:
     cpu = gc = None
     if host is not None:
-        cpu, gc = cpu_by_window(run.file, host, state.edges_ns), gc_share(run.file, host, state.edges_ns)
+        cpu = cpu_by_window(run.file, host, state.edges_ns)
+        gc = stop_share(run.file, host, "jvm_gc", state.edges_ns)
     windows = max(len(state.load), 1)
     point = state.point
     n_star = (
