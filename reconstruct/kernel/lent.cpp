@@ -27,27 +27,24 @@ void Lent::find(const Problem& problem) {
         use.last = static_cast<std::int32_t>(c);
         use.due = std::max(use.due, children.response_begin[c]);
     }
-    if (told_) return;
-    told_ = true;
-    once_ = tell(problem);
+    count(problem);
+    once_ = seen_ >= kFewest && fit_ >= kShare * seen_;
 }
 
-bool Lent::tell(const Problem& problem) const {
+void Lent::count(const Problem& problem) {
     const auto& parents = problem.parents;
     std::vector<Time> longest;  // latest departure of the parents that have arrived
     for (const Time depart : parents.depart) {
         longest.push_back(longest.empty() ? depart : std::max(depart, longest.back()));
     }
-    double told = 0, fit = 0;
     for (const auto& use : uses_) {
         if (use.calls < 2) continue;
-        told += 1;
+        seen_ += 1;
         const auto arrived =
             std::upper_bound(parents.arrive.begin(), parents.arrive.end(), use.begin + kSlack) -
             parents.arrive.begin();
-        fit += arrived > 0 && longest[static_cast<std::size_t>(arrived) - 1] + kSlack >= use.due;
+        fit_ += arrived > 0 && longest[static_cast<std::size_t>(arrived) - 1] + kSlack >= use.due;
     }
-    return told >= kFewest && fit >= kShare * told;
 }
 
 void Lent::keep_whole(const Problem& problem, Candidates& candidates) const {

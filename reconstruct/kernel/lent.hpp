@@ -13,7 +13,7 @@ namespace tapscope::match {
 
 class Lent {
 public:
-    // Looks at the connections of a stretch. The habit is told from the first one.
+    // Looks at the connections of a stretch; the habit is told from all that were looked at so far.
     void find(const Problem& problem);
     bool once() const noexcept { return once_; }
     // Last call of the connection that begins with child c; kNone where c is not the first.
@@ -31,10 +31,11 @@ private:
         std::int32_t first = kNone, last = kNone;  // calls
         int calls = 0;
     };
-    bool tell(const Problem& problem) const;
+    void count(const Problem& problem);
 
-    std::vector<Use> uses_;  // by connection
-    bool told_ = false, once_ = false;
+    std::vector<Use> uses_;      // by connection
+    double seen_ = 0, fit_ = 0;  // connections of two calls and more; those that fit into one stay
+    bool once_ = false;
 };
 
 }  // namespace tapscope::match
