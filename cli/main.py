@@ -33,6 +33,8 @@ COMMANDS: dict[str, str] = {
     "hosts": "tapscope.cli.commands.hosts:hosts",
     "capture": "tapscope.cli.commands.capture:capture",
     "testbed": "tapscope.cli.commands.testbed:testbed",
+    "monitors": "tapscope.validate.monitors.install.commands:monitors",
+    "testbed": "tapscope.validate.testbed.commands:testbed",
     "completion": "tapscope.cli.commands.completion:completion",
 }
 """Sub-commands in the order of the help page; each is imported when it is used."""

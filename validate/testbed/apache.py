@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.validate.monitors.install import apache as monitor
 
 from .options import Options
 from .packages import Paths
@@ -17,11 +18,6 @@ PORT = 80
 AJP_PORT = 8009
 AJP_SECRET = "board-secret"
 _MODULES = ("mpm_event", "authz_core", "headers", "log_debug", "env")
-
-_LOG_FORMAT = (
-    r"id=%{X-Request-ID}i beg=%{begin:usec}t end=%{end:usec}t D=%D first=%^FB s=%>s b=%B in=%I out=%O "
-    r"keep=%k conn=%a:%{remote}p pid=%P:%{tid}P \"%r\" jk=%{JK_REQUEST_DURATION}n"
-)
 
 
 def configuration(
@@ -74,16 +70,7 @@ def configuration(
         if options.monitors:
             lines += ["LogLevel warn proxy:debug proxy_ajp:trace2"]
     if options.monitors:
-        lines += [
-            "LogIOTrackTTFB On",
-            f'LogFormat "{_LOG_FORMAT}" monitor',
-            f'CustomLog "{logs}/access.log" monitor',
-            'LogMessage "DS id=%{req:X-Request-ID}" hook=insert_filter',
-        ]
-        if options.connector == "mod_jk":
-            lines += ["LogLevel warn log_debug:info"]
-        else:
-            lines += ["LogLevel warn log_debug:info proxy:debug proxy_ajp:trace2"]
+        lines += monitor.directives(f"{logs}/access.log")
     return "\n".join(lines) + "\n"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tapscope.store.errors import TapscopeError
+from tapscope.validate.monitors.install import mariadb as monitor
 from tapscope.validate.monitors.mariadb_export import SLOW_LOG
 
 from . import dataset
@@ -181,7 +182,7 @@ class Database(Server):
             f"--bind-address={bench.hosts[self.host]}",
         ]
         if bench.options.monitors:
-            argv += ["--log-output=TABLE", "--slow-query-log=ON", "--long-query-time=0"]
+            argv += monitor.arguments("slow_log")
         self.process = bench.launcher.start(self.host, f"mariadbd-{self.host}", argv)
         self._client = client(paths, socket)
         wait_until(

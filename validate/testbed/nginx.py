@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from tapscope.validate.monitors.install import nginx as monitor
+
 from .packages import Paths
 from .processes import wait_until
 from .scenario import Bench, Server
@@ -13,12 +15,6 @@ from .shell import attempt
 
 PORT = 80
 
-# Milliseconds since the epoch and seconds: nginx has nothing finer.
-_LOG_FORMAT = (
-    "id=$http_x_request_id end=$msec D=$request_time s=$status b=$bytes_sent conn=$remote_addr:$remote_port "
-    'pid=$pid:$connection "$request" "$uri" up=$upstream_addr up_status=$upstream_status '
-    "up_connect=$upstream_connect_time up_header=$upstream_header_time up_response=$upstream_response_time"
-)
 _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
@@ -37,8 +33,7 @@ class Nginx(Server):
         base, network = bench.base(self.host), bench.launcher.network
         log = "access_log off;"
         if bench.options.monitors:
-            log = f"log_format monitor '{_LOG_FORMAT}';\n"
-            log += f'    access_log "{bench.events("nginx")}/nginx.log" monitor;'
+            log = "\n    ".join(monitor.directives(f"{bench.events('nginx')}/nginx.log"))
         temporary = "\n".join(f'    {name}_temp_path "{base}/{name}";' for name in _TEMPORARY)
         configured = base / "nginx.conf"
         configured.write_text(f"""daemon off;
