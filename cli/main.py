@@ -34,7 +34,6 @@ COMMANDS: dict[str, str] = {
     "capture": "tapscope.cli.commands.capture:capture",
     "testbed": "tapscope.cli.commands.testbed:testbed",
     "monitors": "tapscope.validate.monitors.install.commands:monitors",
-    "testbed": "tapscope.validate.testbed.commands:testbed",
     "completion": "tapscope.cli.commands.completion:completion",
 }
 """Sub-commands in the order of the help page; each is imported when it is used."""
