@@ -133,43 +133,6 @@ def node_evidence(
     )
 
 
-@dataclass(frozen=True)
-class Holding:
-    """The class of calls that held a node during an episode: its share of the time of all calls inside, the
-    share that it usually has, and by how much the calls of other classes went on (their completions per time
-    over the usual ones)."""
-
-    class_id: int
-    share: float
-    usual_share: float
-    others_go_on: float
-
-
-def holding(
-    calls: Mapping[str, NDArray[Any]], stay: Stays, node: int, begin_ns: int, end_ns: int
-) -> Holding | None:
-    """Which class of calls held the node between two times more than it usually does; None without calls."""
-    rows = np.flatnonzero((calls["server_node"] == node) & stay.inside)
-    if not len(rows) or end_ns <= begin_ns:
-        return None
-    classes, column = np.unique(calls["class_id"][rows], return_inverse=True)
-    begin, end = stay.begin_ns[rows], stay.end_ns[rows]
-    here = np.clip(end, begin_ns, end_ns) - np.clip(begin, begin_ns, end_ns)
-    inside = np.bincount(column, here.astype(np.float64), len(classes))
-    outside = np.bincount(column, (end - begin - here).astype(np.float64), len(classes))
-    if inside.sum() <= 0:
-        return None
-    share = inside / inside.sum()
-    usual_share = outside / outside.sum() if outside.sum() > 0 else np.zeros(len(classes))
-    most = int(np.argmax(share))
-    others = (column != most) & stay.departed[rows]
-    ended = others & (end >= begin_ns) & (end < end_ns)
-    whole = int(end.max()) - int(begin.min()) - (end_ns - begin_ns)
-    per_ns = (int(others.sum()) - int(ended.sum())) / whole if whole > 0 else 0.0
-    go_on = float(ended.sum()) / (end_ns - begin_ns) / per_ns if per_ns > 0 else 0.0
-    return Holding(int(classes[most]), float(share[most]), float(usual_share[most]), go_on)
-
-
 def _shared(found: dict[str, Float]) -> None:
     """Use of a busy CPU told apart: whether the node itself used more, or wanted to and others did."""
     machine, own = found.get("machine_cpu"), found.get("own_cpu")

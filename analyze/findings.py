@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.candidates import Candidate, Ranker, Scene, ranked
-from tapscope.analyze.evidence import Evidence, Logs, holding, node_evidence
+from tapscope.analyze.evidence import Evidence, Logs, node_evidence
+from tapscope.analyze.held import Separator
 from tapscope.analyze.load import Int, Stays, stays, window_edges
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
 from tapscope.analyze.node_state import node_state
@@ -126,7 +127,7 @@ class _Search:
         self.logs = Logs(run, self.edges)
         self.classes = run.classes()
         self.dropped = syns_without_answer(connections)
-        self.known: dict[int, tuple[Evidence, Ranker]] = {}
+        self.known: dict[int, tuple[Evidence, Ranker, Separator]] = {}
         self.quiet = np.ones(len(self.edges) - 1, dtype=np.bool_)
 
     def findings(self) -> list[Finding]:
@@ -168,20 +169,20 @@ class _Search:
     def _recognise(
         self, episode: Episode, node: int, first: int, last: int
     ) -> tuple[Case, list[Mechanism], list[str]]:
-        seen, ranker = self._evidence(node)
+        seen, ranker, separator = self._evidence(node)
         scene = Scene(seen.own_load, max(first - BEFORE, 0), last, self.quiet)
         candidates = {}
         for name in seen.series:
             one = ranker.candidate(name, scene, self.logs.elsewhere(node, name))
             if one is not None:
                 candidates[name] = one
-        calls = self.tables["calls"]
-        held = holding(calls, self.stay, node, episode.begin_ns, episode.end_ns)
-        name = self.classes[held.class_id][1] if held is not None and held.class_id >= 0 else ""
-        case = Case(seen, scene, candidates, held, name)
+        # While the queue grew: afterwards whoever waited is served, and all are late.
+        peak = scene.first + int(np.argmax(seen.own_load[scene.at]))
+        held = separator.between(episode.begin_ns, int(self.edges[max(peak, first + 1) + 1]))
+        case = Case(seen, scene, candidates, held)
         return case, *recognise(case)
 
-    def _evidence(self, node: int) -> tuple[Evidence, Ranker]:
+    def _evidence(self, node: int) -> tuple[Evidence, Ranker, Separator]:
         """Of a node, worked out once for all its episodes."""
         if node not in self.known:
             state = node_state(self.tables["calls"], self.stay, self.delay, node, width_ns=self.width_ns)
@@ -191,7 +192,8 @@ class _Search:
             if len(state.speeds.throughput) > 1:
                 states["slow"] = _on(state.edges_ns, slow, self.edges)
             seen = node_evidence(self.logs, self.tables, self.stay, self.loads, node, states)
-            self.known[node] = seen, Ranker(seen.series, seen.own_load)
+            separator = Separator(self.tables["calls"], self.stay, node, self.classes)
+            self.known[node] = seen, Ranker(seen.series, seen.own_load), separator
         return self.known[node]
 
     def _others(self, origin: int, mechanisms: list[Mechanism], path: list[Rise], scene: Scene) -> list[int]:
@@ -211,7 +213,7 @@ class _Search:
             return []
         users = []
         for rise in path:
-            seen, ranker = self._evidence(rise.node)
+            seen, ranker, _ = self._evidence(rise.node)
             one = ranker.candidate("saturated", scene) if "saturated" in seen.series else None
             if rise.node != origin and one is not None and one.score > HALF:
                 users.append((one.score, rise.node))

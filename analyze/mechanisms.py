@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tapscope.analyze.candidates import Candidate, Scene
-from tapscope.analyze.evidence import Evidence, Holding
+from tapscope.analyze.evidence import Evidence
+from tapscope.analyze.held import Held
 
 WRITES = re.compile(r"(COMMIT|INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
 SOME = 0.3
@@ -28,24 +29,21 @@ FOUND = 0.1
 @dataclass(frozen=True)
 class Case:
     """All that a mechanism is judged by: a node's series, the windows of the episode, its candidates by name
-    of the metric, and which class of calls held the node (None: not known)."""
+    of the metric, and which calls were held up while others were not (None: all alike, or too few)."""
 
     seen: Evidence
     scene: Scene
     candidates: Mapping[str, Candidate]
-    holding: Holding | None = None
-    holder: str = ""
-    """Name of that class."""
+    held: Held | None = None
 
     def score(self, name: str) -> float:
         """Score of a metric, 0 where it is not known."""
         return self.candidates[name].score if name in self.candidates else 0.0
 
     @property
-    def one_class(self) -> bool:
-        """Whether one class of calls held the node that usually does not."""
-        held = self.holding
-        return held is not None and held.share > 0.6 and held.share > 1.5 * held.usual_share
+    def apart(self) -> float:
+        """How clearly some calls were held up and others not (0 to 1)."""
+        return 0.0 if self.held is None else self.held.phi
 
     def best(self, *names: str) -> Candidate | None:
         """The best of these metrics; None where none is known."""
@@ -101,7 +99,7 @@ def _slower(case: Case) -> Result:
     if slow is None:
         return None
     # A slower clock slows all classes down alike.
-    return (0.0 if case.one_class else 0.4 * slow.score), slow.said(), slow.metric
+    return 0.4 * slow.score * (1 - case.apart), slow.said(), slow.metric
 
 
 def _waited(case: Case) -> tuple[float, Candidate | None]:
@@ -117,11 +115,9 @@ def _writes(case: Case) -> Result:
     on."""
     written = case.best("own_written", "machine_written")
     strength, waited = _waited(case)
-    held = case.holding
-    if case.one_class and held is not None and WRITES.match(case.holder):
-        words = f"calls of {case.holder} made up {held.share:.0%} of the time inside, "
-        words += f"usually {held.usual_share:.0%}"
-        return 0.6 * held.share, words if waited is None else f"{words}; {waited.said()}", "waiting"
+    if case.held is not None and WRITES.match(case.held.what) and case.apart > 0:
+        words = case.held.said()
+        return 0.6 * case.apart, words if waited is None else f"{words}; {waited.said()}", ""
     if written is None:
         return None
     if waited is None:
@@ -194,10 +190,8 @@ def _stood_still(case: Case) -> Result:
     if best.covered <= 0:
         return 0.0, "something was always completed", "stalled"
     halted = int(case.seen.series["stalled"][case.scene.at].sum())
-    # Calls of one class that take long are no halt of the node: it would stop them all.
-    directness = 0.65
-    if case.one_class:
-        directness *= 0.5
+    # Some calls that are held up while others go on are no halt of the node: it would stop them all.
+    directness = 0.65 * (1 - case.apart)
     return (
         directness * best.score,
         f"nothing was completed in {halted} windows although calls were inside; {best.said()}",
@@ -206,19 +200,16 @@ def _stood_still(case: Case) -> Result:
 
 
 def _lock(case: Case) -> Result:
-    """Lock statistics; or one class of calls waits while others go on and no resource is used more."""
+    """Lock statistics; or calls that name one thing wait, others go on, and no resource is short."""
     logged = case.best("lock_wait")
     if logged is not None and logged.score > FOUND:
         return 0.8 * logged.score, logged.said(), "lock_wait"
-    held = case.holding
-    if held is None:
+    if case.held is None:
         return None if logged is None else (0.0, logged.said(), "lock_wait")
-    words = f"calls of {case.holder or 'one class'} made up {held.share:.0%} of the time inside, "
-    words += f"usually {held.usual_share:.0%}; others went on at {held.others_go_on:.0%} of their pace"
-    used = max((case.score(name) for name in ("saturated", "disk_busy", "throttled", "gc")), default=0.0)
-    if not case.one_class or held.others_go_on < 0.25:
-        return 0.0, words, "waiting"
-    return 0.5 * (held.share - held.usual_share) * (1 - used), words, "waiting"
+    short = max(case.score(name) for name in ("saturated", "crowded", "starved", "io_pressure", "throttled"))
+    if WRITES.match(case.held.what):
+        return 0.0, case.held.said(), ""
+    return 0.8 * case.apart * (1 - short), case.held.said(), ""
 
 
 def _loss(case: Case) -> Result:

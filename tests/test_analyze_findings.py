@@ -9,9 +9,9 @@ import pytest
 from simulator import NODE_NAMES, START_NS, simulate
 
 from tapscope.analyze.candidates import Ranker, Scene, ranked
-from tapscope.analyze.evidence import Evidence, Holding, holding
+from tapscope.analyze.evidence import Evidence
 from tapscope.analyze.findings import findings
-from tapscope.analyze.load import stays
+from tapscope.analyze.held import Held
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
 from tapscope.analyze.metrics import churned
 from tapscope.cli.main import run as tapscope
@@ -23,7 +23,6 @@ WINDOWS = 400
 EVENTS, LONG = (70, 200, 315), 6
 """First windows, and number of windows, in which a made series differs."""
 HIT = slice(200, 208)
-MS = 1_000_000
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -99,7 +98,7 @@ def queue() -> np.ndarray:
 
 
 def recognised(
-    at: slice, most_below: dict[str, int] | None = None, held: Holding | None = None, **fields: np.ndarray
+    at: slice, most_below: dict[str, int] | None = None, held: Held | None = None, **fields: np.ndarray
 ) -> tuple[list[Mechanism], list[str]]:
     quiet = np.ones(WINDOWS, dtype=bool)
     for begin in EVENTS:
@@ -109,7 +108,7 @@ def recognised(
     ranker = Ranker(seen.series, seen.own_load)
     scene = Scene(seen.own_load, at.start, at.stop, quiet)
     candidates = {name: ranker.candidate(name, scene) for name in seen.series}
-    return recognise(Case(seen, scene, candidates, held, "COMMIT" if held else ""))
+    return recognise(Case(seen, scene, candidates, held))
 
 
 def halted() -> np.ndarray:
@@ -162,16 +161,15 @@ def test_what_is_always_so_explains_nothing() -> None:
 
 
 def test_calls_that_write_and_wait_point_to_the_disk_and_others_to_a_lock() -> None:
-    held = Holding(3, 0.9, 0.2, others_go_on=0.9)
-    assert recognised(HIT, held=held)[0][0].name == "disk writes"
-    quiet = np.ones(WINDOWS, dtype=bool)
-    quiet[HIT] = False
-    seen = Evidence(queue(), series(20.0), {"stalled": np.zeros(WINDOWS)})
-    scene = Scene(seen.own_load, HIT.start, HIT.stop, quiet)
-    found, _ = recognise(Case(seen, scene, {}, held, "SELECT * FROM stories"))
-    assert [one.name for one in found] == ["lock contention"]
-    stopped = Holding(3, 0.9, 0.2, others_go_on=0.0)
-    assert not recognise(Case(seen, scene, {}, stopped, "SELECT * FROM stories"))[0]
+    commits = Held("COMMIT", 19, 20, 1, 60, phi=0.9)
+    assert recognised(HIT, held=commits)[0][0].name == "disk writes"
+    table = Held("stories", 38, 40, 1, 60, phi=0.9)
+    found, _ = recognised(HIT, held=table, stalled=halted())
+    assert found[0].name == "lock contention"
+    assert "38 of 40 calls that name stories" in found[0].words
+    # Where the CPU is short, what takes longest is held up most: that is no lock.
+    found, _ = recognised(HIT, held=table, saturated=series(1, 99))
+    assert [one.name for one in found] == ["CPU saturation"]
 
 
 def test_connections_that_were_turned_away_are_a_consequence_not_the_cause() -> None:
@@ -217,26 +215,6 @@ def test_what_is_unknown_in_the_episode_is_no_candidate() -> None:
     assert (
         ranker.candidate("machine_cpu", Scene(queue(), HIT.start, HIT.stop, np.ones(WINDOWS, bool))) is None
     )
-
-
-def test_the_class_of_calls_that_held_a_node_is_told() -> None:
-    rows = [(k * MS, k * MS + MS, k % 3) for k in range(0, 4000, 2)]
-    rows += [(2000 * MS + k * MS, 2300 * MS, 7) for k in range(8)]
-    begin, end, kind = (np.array(column) for column in zip(*rows, strict=True))
-    calls = {
-        "server_node": np.ones(len(rows), dtype=np.int64),
-        "client_node": np.zeros(len(rows), dtype=np.int64),
-        "class_id": kind,
-        "arrive_ns": begin,
-        "depart_ns": end,
-        "flags": np.zeros(len(rows), dtype=np.int64),
-        "conn": np.arange(len(rows)),
-    }
-    found = holding(calls, stays(calls), 1, 2000 * MS, 2300 * MS)
-    assert found.class_id == 7
-    assert found.share > 0.9 > 0.2 > found.usual_share
-    assert found.others_go_on == pytest.approx(1.0, abs=0.1)
-    assert holding(calls, stays(calls), 5, 2000 * MS, 2300 * MS) is None
 
 
 def test_levels_that_move_abruptly_stand_out() -> None:

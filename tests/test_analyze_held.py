@@ -1,0 +1,69 @@
+"""Calls that wait for a lock are told from those that a stop, or nothing at all, holds up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tapscope.analyze.held import Separator
+from tapscope.analyze.load import stays
+
+MS = 1_000_000
+CLASSES = [
+    (4, "SELECT title FROM stories WHERE id = ?"),
+    (4, "SELECT nick FROM users WHERE id = ?"),
+    (4, "UPDATE stories SET comments = comments + ? WHERE id = ?"),
+    (4, "PREPARE SELECT title FROM stories WHERE id = ?"),
+    (4, "COMMIT"),
+    (4, "SELECT s.id FROM story_tags t JOIN `stories` s ON s.id = t.story_id"),
+]
+BEGIN, END = 2000 * MS, 2300 * MS
+
+
+def calls(held: set[int], seed: int = 1) -> Separator:
+    """Calls of all classes, 2 ms each; those of the classes in `held` that meet [BEGIN, END) end at END."""
+    rng = np.random.default_rng(seed)
+    arrive = np.sort(rng.integers(0, 4000, 1600)) * MS
+    kind = rng.integers(0, len(CLASSES), len(arrive))
+    depart = arrive + 2 * MS
+    waits = np.isin(kind, list(held)) & (depart > BEGIN) & (arrive < END)
+    table = {
+        "server_node": np.ones(len(arrive), dtype=np.int64),
+        "class_id": kind,
+        "arrive_ns": arrive,
+        "depart_ns": np.where(waits, END + 1, depart),
+        "flags": np.zeros(len(arrive), dtype=np.int64),
+        "conn": np.arange(len(arrive)),
+    }
+    return Separator(table, stays(table), 1, CLASSES)
+
+
+def test_calls_that_wait_for_a_table_are_named_by_it() -> None:
+    found = calls({0, 2, 5}).between(BEGIN, END)
+    assert found.what == "stories"
+    assert found.phi == pytest.approx(1.0, abs=0.1)  # the last calls wait for less than 10 ms
+    assert found.others_held == 0
+    assert "calls that name stories were held up" in found.said()
+
+
+def test_calls_of_one_class_are_named_by_it() -> None:
+    assert calls({4}).between(BEGIN, END).what == "COMMIT"
+    assert calls({0}).between(BEGIN, END).what == CLASSES[0][1]
+
+
+def test_a_stop_holds_all_alike() -> None:
+    found = calls(set(range(len(CLASSES)))).between(BEGIN - 20 * MS, END)
+    assert found is None or found.phi == 0
+
+
+def test_chance_separates_nothing() -> None:
+    assert calls(set()).between(BEGIN, END) is None
+    assert calls({0}).between(BEGIN, BEGIN + MS) is None, "too few calls"
+    rng = np.random.default_rng(2)
+    one = calls({0})
+    one._held = rng.random(len(one._held)) < 0.3  # whoever waits does so by chance
+    hits = sum(
+        (found := one.between(low * MS, (low + 200) * MS)) is not None and found.phi > 0
+        for low in range(0, 3800, 100)
+    )
+    assert hits <= 2
