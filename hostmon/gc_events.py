@@ -20,6 +20,12 @@ PAUSE = ("gc_id", "collection", "cause", "heap_before", "heap_after", "heap_size
 PHASE = ("gc_id", "phase", "duration_ms")
 SAFEPOINT = ("operation", "reaching_ms", "total_ms")
 
+STOPPED = re.compile(
+    r"Total time for which application threads were stopped: (\d+[.,]\d+) seconds"
+    r"(?:, Stopping threads took: (\d+[.,]\d+) seconds)?"
+)
+"""A stop of all threads, as every JVM words it: seconds in all, and seconds until they stood."""
+
 
 def unit(name: str) -> str:
     """Unit of a column of these tables."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tapscope.hostmon.clock import NOTHING_TOLD, NS, LogClock, Told
-from tapscope.hostmon.gc_events import CHANGE, GcTables, change, to_ns
+from tapscope.hostmon.gc_events import CHANGE, STOPPED, GcTables, change, to_ns
 from tapscope.hostmon.samples import HostLog
 from tapscope.store.dynamic import folded
 from tapscope.store.errors import TapscopeError
@@ -40,10 +40,6 @@ SPACE = re.compile(
 HEAP_OF_G1 = re.compile(r"(Eden|Survivors|Heap): (\d\S*->\S+?)(?=[ \]])")
 TIMES = re.compile(r"\[Times: user=(\d+[.,]\d+) sys=(\d+[.,]\d+), real=(\d+[.,]\d+) secs\]")
 DETAIL = re.compile(r"\s+\[([A-Z][A-Za-z0-9 ()/]*?)(?: \(ms\))?: (\d+[.,]\d+) ms[,\]]")
-STOPPED = re.compile(
-    r"Total time for which application threads were stopped: (\d+[.,]\d+) seconds"
-    r"(?:, Stopping threads took: (\d+[.,]\d+) seconds)?"
-)
 WRITTEN_BETWEEN = re.compile(
     r"(?:(\d{4}-\d\d-\d\dT\S+): ?)?(?:(\d+[.,]\d{3}): ?)?"
     r"(\[CMS-concurrent-[a-z\-]+: [^\]]*\])(?: \[Times:[^\]]*\])?"

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tapscope.hostmon.clock import LATEST_NS, NOTHING_TOLD, LogClock, Told
-from tapscope.hostmon.gc_events import CHANGE, GcTables, change, to_ns
+from tapscope.hostmon.gc_events import CHANGE, STOPPED, GcTables, change, to_ns
 from tapscope.hostmon.samples import HostLog
 from tapscope.store.dynamic import folded
 from tapscope.store.errors import TapscopeError
@@ -37,10 +37,6 @@ REGIONS = re.compile(r"([A-Z][a-z]+) regions: (\d+)->(\d+)(?:\((\d+)\))?$")
 TIMES = re.compile(r"User=(\d+[.,]\d+)s Sys=(\d+[.,]\d+)s Real=(\d+[.,]\d+)s")
 SAFEPOINT = re.compile(r'Safepoint "([^"]*)", (.*)')
 PART = re.compile(r"([A-Z][a-z ]+): +(\d+) ns")
-STOPPED = re.compile(
-    r"Total time for which application threads were stopped: (\d+[.,]\d+) seconds"
-    r"(?:, Stopping threads took: (\d+[.,]\d+) seconds)?"
-)
 NOT_EVENTS = re.compile(
     r"GC\(\d+\) (?:Pause|Concurrent|Garbage|Using|[YO]: )[^>]*$|Application time|Using |Entering"
 )

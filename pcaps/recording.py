@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gzip
 import os
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACK_BEYOND = 100_000
@@ -92,3 +93,33 @@ def server(command: list[str], user: str, port: int) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+class PlainClient:
+    """A connection to loopback that sends bytes and reads whatever comes within a while."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+
+    def say(self, *parts: bytes, wait: float = 0.05) -> None:
+        """Send the parts one by one, then read until nothing has come for `wait` seconds."""
+        for part in parts:
+            self.socket.sendall(part)
+        self.socket.settimeout(wait)
+        with contextlib.suppress(TimeoutError):
+            while self.socket.recv(1 << 20):
+                pass
+
+    def close(self) -> None:
+        """End the connection."""
+        self.socket.close()
+
+
+def cases_to_record(about: str | None, names: Iterable[str], folder: Path) -> Iterator[tuple[str, Path]]:
+    """The captures that the command line asks for (all without a name), each with its file."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=folder)
+    parser.add_argument("case", nargs="*")
+    options = parser.parse_args()
+    for name in options.case or names:
+        yield name, options.output / f"{name}.pcap"

@@ -7,35 +7,20 @@ Needs root (tcpdump; the server runs as `nobody`) and memcached 1.6.
 
 from __future__ import annotations
 
-import argparse
-import socket
 import struct
 import sys
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from recording import recording, server  # noqa: E402
+from recording import PlainClient, cases_to_record, recording, server  # noqa: E402
 
 PORT = 21211
 USER = "nobody"
 
 
-class Client:
-    """A connection that sends bytes and reads whatever comes within a while."""
-
-    def __init__(self) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", PORT))
-
-    def say(self, *parts: bytes, wait: float = 0.05) -> None:
-        for part in parts:
-            self.socket.sendall(part)
-        self.socket.settimeout(wait)
-        try:
-            while self.socket.recv(1 << 20):
-                pass
-        except TimeoutError:
-            pass
+Client = partial(PlainClient, PORT)
 
 
 def store(command: str, key: str, value: str, more: str = "") -> bytes:
@@ -111,15 +96,9 @@ CASES = {"text": text, "pipeline": pipeline, "meta": meta, "binary": binary}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--output", type=Path, default=HERE)
-    parser.add_argument("case", nargs="*")
-    options = parser.parse_args()
-    for name in options.case or CASES:
+    for name, target in cases_to_record(__doc__, CASES, HERE):
         start = ["memcached", "-p", str(PORT), "-U", "0", "-l", "127.0.0.1", "-t", "1", "-m", "16"]
-        with server(start, USER, PORT), recording(options.output / f"{name}.pcap", PORT):
+        with server(start, USER, PORT), recording(target, PORT):
             CASES[name]()
 
 

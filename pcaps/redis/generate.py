@@ -7,16 +7,15 @@ Needs root (tcpdump; the server runs as `nobody`), redis-server and redis-tools 
 
 from __future__ import annotations
 
-import argparse
-import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
-from recording import folder_of, recording, server  # noqa: E402
+from recording import PlainClient, cases_to_record, folder_of, recording, server  # noqa: E402
 
 PORT = 26379
 USER = "nobody"
@@ -56,24 +55,7 @@ def command(*words: str) -> bytes:
     return "".join(parts).encode()
 
 
-class Client:
-    """A connection that sends bytes and reads whatever comes within a while."""
-
-    def __init__(self) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", PORT))
-
-    def say(self, *parts: bytes, wait: float = 0.05) -> None:
-        for part in parts:
-            self.socket.sendall(part)
-        self.socket.settimeout(wait)
-        try:
-            while self.socket.recv(1 << 20):
-                pass
-        except TimeoutError:
-            pass
-
-    def close(self) -> None:
-        self.socket.close()
+Client = partial(PlainClient, PORT)
 
 
 def pipeline() -> None:
@@ -163,17 +145,11 @@ CASES = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--output", type=Path, default=HERE)
-    parser.add_argument("case", nargs="*")
-    options = parser.parse_args()
-    for name in options.case or CASES:
+    for name, target in cases_to_record(__doc__, CASES, HERE):
         with folder_of(USER) as folder:
             start = ["redis-server", "--port", str(PORT), "--bind", "127.0.0.1", "--dir", str(folder)]
             start += ["--save", "", "--logfile", str(folder / "log"), "--repl-diskless-sync-delay", "0"]
-            with server(start, USER, PORT), recording(options.output / f"{name}.pcap", PORT):
+            with server(start, USER, PORT), recording(target, PORT):
                 CASES[name]()
 
 
