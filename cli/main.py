@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "traces": "tapscope.cli.commands.traces:traces",
     "export": "tapscope.cli.commands.export:export",
     "query": "tapscope.cli.commands.query:query",
+    "warehouse": "tapscope.cli.commands.warehouse:warehouse",
     "load-hosts": "tapscope.cli.commands.load_hosts:load_hosts",
     "hosts": "tapscope.cli.commands.hosts:hosts",
     "capture": "tapscope.cli.commands.capture:capture",

@@ -87,6 +87,18 @@ def plain(value: Any) -> Any:
     return value
 
 
+def print_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], *, as_csv: bool, as_json: bool) -> None:
+    """Print the rows of a query as a table, as CSV or as JSON."""
+    if as_csv:
+        from tapscope.report.export import write_rows
+
+        write_rows(sys.stdout, names, rows, "csv")
+    elif as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table("", names, rows)
+
+
 def print_records(title: str, records: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Print records of the same keys, as a table or as JSON."""
     if as_json:

@@ -11,8 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import f as fisher
-from scipy.stats import t as student
+from scipy.special import fdtri, stdtrit  # quantiles; scipy.stats would take a second to import
 
 from tapscope.hostmon.samples import Float, Int
 
@@ -132,11 +131,11 @@ def _line(at: Int, offset: Float) -> ClockLine:
     mean, spread = float(x.mean()), float(((x - x.mean()) ** 2).sum())
     slope = float((x - mean) @ (y - y.mean())) / spread
     deviation = float(np.sqrt(((y - y.mean() - slope * (x - mean)) ** 2).sum() / (len(x) - 2)))
-    times = float(student.ppf(0.5 + CONFIDENCE / 2, len(x) - 2))
+    times = float(stdtrit(len(x) - 2, 0.5 + CONFIDENCE / 2))
     slope_error = times * deviation / np.sqrt(spread)
     # The band for the whole line at once (Working and Hotelling), widest at the end farther from the middle.
     reach = max(mean, length - mean)
-    wide = np.sqrt(2 * fisher.ppf(CONFIDENCE, 2, len(x) - 2))
+    wide = np.sqrt(2 * fdtri(2, len(x) - 2, CONFIDENCE))
     error = wide * deviation * np.sqrt(1 / len(x) + reach**2 / spread)
     drift = slope if abs(slope) > slope_error else 0.0
     return ClockLine(

@@ -22,17 +22,9 @@ def query(run_path: Path, sql: str, as_csv: bool, as_json: bool) -> None:
     \b
     tapscope query run.db "SELECT class, count(*) FROM v_call GROUP BY class ORDER BY 2 DESC"
     """
-    import sys
-
-    from tapscope.cli.output import print_json, print_table
-    from tapscope.report.export import write_rows
+    from tapscope.cli.output import print_rows
     from tapscope.store.runfile import RunFile
 
     with RunFile.open(run_path) as run:
         names, rows = run.user_query(sql)
-        if as_csv:
-            write_rows(sys.stdout, names, rows, "csv")
-        elif as_json:
-            print_json([dict(zip(names, row, strict=True)) for row in rows])
-        else:
-            print_table("", names, rows)
+        print_rows(names, rows, as_csv=as_csv, as_json=as_json)
