@@ -37,6 +37,9 @@ SAID = 6
 HALF = 0.5
 """Score, and strength, from which what another node did explains the origin's queue."""
 
+DIRECT = ("gc", "safepoint", "throttled", "speed_mhz", "own_dirty", "stalled")
+"""Metrics that say themselves that a node served nobody, or less, and are nobody else's."""
+
 BURST = "workload burst"
 OF_RESOURCES = (
     "garbage collection",
@@ -138,7 +141,8 @@ class _Search:
         spans = [_windows(episode, self.edges) for episode in found]
         for first, last in spans:
             self.quiet[max(first - BEFORE, 0) : last + AFTER] = False
-        return [self._explain(one, *span) for one, span in zip(found, spans, strict=True)]
+        explained = [self._explain(one, *span) for one, span in zip(found, spans, strict=True)]
+        return [one for one in explained if one.episode.grave or _shown(one)]
 
     def _explain(self, episode: Episode, first: int, last: int) -> Finding:
         path = rises(self.loads, first, last, before=BEFORE)
@@ -241,6 +245,11 @@ class _Search:
         order = ranked(list(case.candidates.values()))
         ranker = self.known[origin][1]
         return [ranker.with_lag(one, case.scene) if i < SAID else one for i, one in enumerate(order)]
+
+
+def _shown(one: Finding) -> bool:
+    """Whether the reason of a short queue is shown directly."""
+    return bool(one.mechanisms) and one.mechanisms[0].metric in DIRECT
 
 
 def _explains(named: str, others: list[Mechanism]) -> bool:

@@ -76,16 +76,13 @@ class Separator:
         for kind in np.flatnonzero(calls).tolist():
             for name in self._names[kind]:
                 named.setdefault(name, np.zeros(2, dtype=np.int64))[:] += (waited[kind], calls[kind])
-        best = max(
-            (
-                _compare(name, *count.tolist(), int(waited.sum()), len(column))
-                for name, count in named.items()
-            ),
-            key=lambda one: (one.phi, one.naming),
-            default=None,
-        )
-        if best is None:
+        total = int(waited.sum())
+        compared = [
+            _compare(name, int(count[0]), int(count[1]), total, len(column)) for name, count in named.items()
+        ]
+        if not compared:
             return None
+        best = max(compared, key=lambda one: (one.phi, one.naming))
         # The best of so many unrelated names would do as well by chance.
         by_chance = 1.5 * float(np.sqrt(2 * np.log(len(named) + 1) / len(column)))
         if best.phi >= by_chance and best.held >= FEWEST_HELD:

@@ -31,10 +31,17 @@ MINOR = 0.2
 """Own rises with less than this share of the largest excess of an episode do not split it: aftermath."""
 
 
+GRAVE, MANY_LATE = 2.5, 3
+"""Times the least excess of an episode, or so many very long transactions, from which users were hurt
+whatever the reason. Below, a queue of a few calls is what a busy system has now and then: it takes a reason
+that is shown directly to make it a finding."""
+
+
 @dataclass(frozen=True)
 class Episode:
     """A stretch of time in which users were hurt. `roots` are rows of calls: very long transactions under way
-    in it, `reconnected` those of them whose connection was set up only after a SYN was sent again."""
+    in it, `reconnected` those of them whose connection was set up only after a SYN was sent again. `grave`:
+    users were hurt beyond doubt."""
 
     begin_ns: int
     end_ns: int
@@ -44,6 +51,7 @@ class Episode:
     roots: NDArray[np.int64]
     reconnected: int
     longest_ns: int
+    grave: bool
 
 
 @dataclass(frozen=True)
@@ -169,13 +177,18 @@ def _episode(
     under_way = (seen.begin_ns < end) & (seen.end_ns > begin)
     late = under_way & seen.late
     took = (seen.end_ns - seen.begin_ns)[under_way]
+    longest = int(took.max(initial=0))
+    middle, limit = usual(by_node[entry])
     return Episode(
         begin_ns=begin,
         end_ns=end,
         entry=entry,
         peak_load=peaks[entry],
-        usual_load=usual(by_node[entry])[0],
+        usual_load=middle,
         roots=seen.rows[late],
         reconnected=int((seen.arrive_ns - seen.begin_ns > RETRY_NS)[late].sum()),
-        longest_ns=int(took.max(initial=0)),
+        longest_ns=longest,
+        grave=peaks[entry] > middle + GRAVE * (limit - middle)
+        or int(late.sum()) >= MANY_LATE
+        or longest >= SECONDS_NS,
     )

@@ -10,7 +10,7 @@ from simulator import NODE_NAMES, START_NS, simulate
 
 from tapscope.analyze.candidates import Ranker, Scene, ranked
 from tapscope.analyze.evidence import Evidence
-from tapscope.analyze.findings import findings
+from tapscope.analyze.findings import DIRECT, findings
 from tapscope.analyze.held import Held
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
 from tapscope.analyze.metrics import churned
@@ -223,3 +223,13 @@ def test_levels_that_move_abruptly_stand_out() -> None:
     slow[120:] -= 30
     assert int(np.argmax(churned(slow))) in (120, 121, 122)
     assert np.isnan(churned(np.array([1.0, np.nan, 3.0]))[1])
+
+
+def test_a_short_queue_is_a_finding_only_where_its_reason_is_shown(tmp_path) -> None:
+    """The application halts for 120 ms, which few users feel; a quiet run has queues as short."""
+    simulate(seed=3, users=60, seconds=10.0, stall_at_s=5.0, stall_ms=120).save(tmp_path / "run.db")
+    with RunFile.open(tmp_path / "run.db") as run:
+        found = findings(run)
+    assert all(one.episode.grave or one.mechanisms[0].metric in DIRECT for one in found)
+    near = [one for one in found if abs(one.episode.begin_ns - START_NS - 5 * SECOND) < 0.1 * SECOND]
+    assert [one.cause for one in near] == ["node stood still"]
