@@ -62,6 +62,9 @@ class Between:
 MOST_WITHOUT_CALLER = 0.05
 """Share of a server's calls that may lack their caller's record for the reading by senders."""
 
+SILENT_STAMPS = 40
+"""By chance a log has no stamp where forty are usual once in 10^17 times."""
+
 TOLERANCE_CALLS = 0.05
 TOLERANCE_SHARE = 0.01
 
@@ -120,6 +123,9 @@ def agree(
     left_out = np.full(len(edges) - 1, "", dtype=object)
     left_out[touched(edges, gaps["begin_ns"], gaps["end_ns"])] = "log_loss"
     left_out[touched(edges, holes["begin_ns"], holes["end_ns"])] = "capture_loss"
+    for each in (log, caller):
+        if each is not None:
+            left_out[touched(edges, *silences(each.arrive, each.depart, tap_arrive))] = "log_silent"
     unsure = np.array(aligned.unsure, dtype=np.int64).reshape(-1, 2)
     left_out[touched(edges, unsure[:, 0], unsure[:, 1])] = "clock_step"
     left_out[(edges[:-1] < first) | (edges[1:] > last)] = "edge"
@@ -231,6 +237,27 @@ def touched(edges: Ints, begin_ns: Ints, end_ns: Ints) -> Bools:
     np.add.at(change, low, 1)
     np.add.at(change, np.maximum(high, low), -1)
     return np.asarray(np.cumsum(change)[:-1] > 0, dtype=bool)
+
+
+def silences(arrive: Ints, depart: Ints, tap_arrive: Ints) -> tuple[Ints, Ints]:
+    """Begin and end of times in which a log says nothing although the tap saw calls come as usual: lines are
+    missing (a rotated file that was deleted).
+
+    At its own mean rate the log would have SILENT_STAMPS stamps and more in such a time. Servers log at
+    departure: calls that were inside at its ends may be missing too, so a usual stay is added on either side.
+    """
+    known = depart >= 0
+    stamps = np.sort(np.concatenate([arrive, depart[known]]))
+    if len(stamps) < 2:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    usual = int(np.percentile(depart[known] - arrive[known], 99)) if known.any() else 0
+    quiet_ns = SILENT_STAMPS * int(stamps[-1] - stamps[0]) / len(stamps)
+    gap = np.flatnonzero(np.diff(stamps) > quiet_ns)
+    begin, end = stamps[gap], stamps[gap + 1]
+    came = np.sort(tap_arrive)
+    calls = np.searchsorted(came, end) - np.searchsorted(came, begin)
+    lost = calls >= SILENT_STAMPS // 4
+    return begin[lost] - usual, end[lost] + usual
 
 
 def reading(name: str, tap: NDArray[Any], log: NDArray[Any]) -> Reading:

@@ -21,12 +21,16 @@ from tapscope.validate.agreement import TierAgreement
 from tapscope.validate.aligned import Aligned, align
 from tapscope.validate.clocks import HostClock, Sightings, by_requests, corrected
 from tapscope.validate.event_calls import TIERS, EventCalls, Names, Table
+from tapscope.validate.events import ZONE_STEP_NS
 from tapscope.validate.request_agreement import RequestAgreement
 from tapscope.validate.stored import store
 from tapscope.validate.verdict import Thresholds, judge
 
 FORMAT = 2
 """Version of the JSON structure; raised when a key changes its meaning or goes."""
+
+ZONE_SLACK_NS = 60_000_000_000
+"""A clock that is so near to a whole number of quarters of an hour wrong was taken for another time zone."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -158,7 +162,11 @@ def validate(
             clocks=_clocks_as_json(aligned, logs),
             paths=paths,
             sources=logs.sources,
-            counters=[*logs.counters, *(counter for counter in seen.counters if counter[1])],
+            counters=[
+                *logs.counters,
+                *(counter for counter in seen.counters if counter[1]),
+                *_clock_counters(aligned, logs),
+            ],
         )
         _verdict(result, logs)
         store(run, result.as_json(), compared, logs, nodes)
@@ -179,6 +187,22 @@ def _clocks(
             mine.sent += found.sent
             mine.departed += found.departed
     return {owner: by_requests(found) for owner, found in seen.items()}
+
+
+def _clock_counters(aligned: list[Aligned], logs: EventCalls) -> list[tuple[str, int, str]]:
+    """Clocks that were set, and clocks that are wrong by a time zone, as every number of quarters of an hour
+    is."""
+    counts: dict[str, int] = {}
+    for owner, clock in {owner: clock for each in aligned for owner, clock in each.clocks.items()}.items():
+        of, _ = logs.owner_names(owner)
+        zones = [round(line.offset_ns / ZONE_STEP_NS) for line in clock.lines]
+        near = [
+            abs(line.offset_ns - zone * ZONE_STEP_NS) for line, zone in zip(clock.lines, zones, strict=True)
+        ]
+        wrong = any(zone and away < ZONE_SLACK_NS for zone, away in zip(zones, near, strict=True))
+        counts[f"clock.{of}.zone_wrong"] = int(wrong)
+        counts[f"clock.{of}.steps"] = len(clock.steps())
+    return [(name, count, "") for name, count in counts.items() if count]
 
 
 def _clocks_as_json(aligned: list[Aligned], logs: EventCalls) -> list[dict[str, Any]]:
