@@ -10,14 +10,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "pcaps/http_ajp_mysql_groundtruth.pcap"
-WITHOUT_PLOTLY = (
-    "import sys; sys.modules['plotly'] = None; from tapscope.cli.main import run; sys.exit(run(sys.argv[1:]))"
+WITHOUT_EXTRAS = (
+    "import sys; sys.modules['plotly'] = sys.modules['matplotlib'] = None; "
+    "from tapscope.cli.main import run; sys.exit(run(sys.argv[1:]))"
 )
 
 
 def tapscope(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command in an interpreter that has no plotly."""
-    command = [sys.executable, "-c", WITHOUT_PLOTLY, *map(str, arguments)]
+    """The command in an interpreter that has neither plotly nor matplotlib."""
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -41,6 +42,13 @@ def test_a_plot_of_a_validation_names_the_extra_that_it_needs(run_file: Path) ->
     assert done.returncode == 1
     assert "pip install 'tapscope[report]'" in done.stderr
     assert "bug" not in done.stderr
+
+
+def test_a_sweep_names_the_extra_that_its_figures_need_before_it_runs_anything(tmp_path: Path) -> None:
+    done = tapscope("testbed", "sweep", "--users", "5", "-o", tmp_path / "sweep")
+    assert done.returncode == 1
+    assert "pip install 'tapscope[figures]'" in done.stderr
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_validation_without_a_plot_needs_no_extra(run_file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -121,3 +122,78 @@ def faults(
         return
     for table in fault_tables.tables(scores):
         print_table(*table)
+
+
+class Numbers(click.ParamType):  # type: ignore[type-arg]  # older click has no argument here
+    """Whole numbers from 1 with commas between them; list of int."""
+
+    name = "numbers"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        if isinstance(value, list):
+            return value
+        words = [word.strip() for word in str(value).split(",")]
+        if not all(word.isdigit() and int(word) > 0 for word in words):
+            self.fail(f"{value!r} is no list of numbers; write for example 20,100,300.", param, ctx)
+        return [int(word) for word in words]
+
+
+@testbed.command()
+@click.option("--users", type=Numbers(), required=True, metavar="N,N,...", help="The workloads.")
+@click.option(
+    "--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Length of each run phase."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all users' decisions.")
+@OUTPUT
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path),
+    help="Page whose measured part is replaced, or that is made [default: chapter.md in the folder].",
+)
+@click.option(
+    "--study",
+    "studies",
+    multiple=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Folder of a study whose results the page shows, too; repeatable.",
+)
+@click.option("--again", is_flag=True, help="Trace and validate what was traced before, too.")
+@LOCK
+@RUN_OPTIONS
+def sweep(
+    users: list[int],
+    seconds: float,
+    seed: int,
+    output: Path,
+    page: Path | None,
+    studies: tuple[Path, ...],
+    again: bool,
+    lock: Path | None,
+    words: tuple[str, ...],
+) -> None:
+    """Run several workloads, validate each, and write the validation chapter (needs root).
+
+    Each workload is run with event monitors, traced and validated. The chapter is a page in Markdown with
+    figures (SVG) in a folder beside it: queue lengths by the tap and by the event monitors, their agreement
+    by workload, paths, and what studies found out about costs. A sweep that was broken off goes on when it
+    is given again; more workloads can be added. RUN OPTIONS are those of `tapscope testbed run`.
+    """
+    from tapscope.cli.output import note
+    from tapscope.store.errors import TapscopeError
+    from tapscope.validate.testbed import sweep as sweeps
+
+    try:
+        from tapscope.validate.testbed import chapter
+    except ModuleNotFoundError as error:
+        raise TapscopeError(
+            f"the figures need the Python package {error.name}",
+            remedy="Install it: pip install 'tapscope[figures]'",
+        ) from error
+    _checked(words)
+    found = sweeps.sweep(users, seconds, words, output, seed=seed, again=again, lock=lock, say=note)
+    page = page or output / "chapter.md"
+    command = ["tapscope", "testbed", "sweep", "--users", ",".join(map(str, users))]
+    command += ["--seconds", f"{seconds:g}", "--seed", str(seed), "-o", output.name]
+    command += ["--", *words] if words else []
+    note(f"Page: {chapter.write(found, studies, page, [shlex.join(command)]).resolve().as_uri()}")

@@ -1,0 +1,167 @@
+"""Studies and sweeps: what was run is not run again, and the chapter says what was measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tapscope.cli.main import run as tapscope
+from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.runfile import RunFile
+from tapscope.validate.testbed import campaign, chapter, markdown, study, sweep
+
+LIGHT = Path(__file__).resolve().parent.parent / "pcaps" / "testbed_light"
+SECOND = 1_000_000_000
+
+
+def recorded(folder: Path, seed: int, took_ms: list[float]) -> None:
+    """A finished run directory: one request a second, the run phase holds all of them."""
+    (folder / "users").mkdir(parents=True)
+    phases = {"run_begin": 0, "run_end": len(took_ms) * SECOND}
+    (folder / "manifest.json").write_text(json.dumps({"phases_ns": phases, "options": {"seed": seed}}))
+    rows = [f"{at * SECOND},{at * SECOND + int(ms * 1e6)}" for at, ms in enumerate(took_ms)]
+    (folder / "users" / "requests.csv").write_text("\n".join(["start_ns,end_ns", *rows]) + "\n")
+
+
+@pytest.fixture
+def finished(tmp_path) -> Path:
+    """A study of which every run is done; the mirror costs 1 ms, what a pair shares is more."""
+    out = tmp_path / "study"
+    plan = {"what": "mirror", "run": ["--users", "5"], "seed": 11}
+    campaign.keep_plan(out, plan, study.PLAN)
+    for pair in range(1, 6):
+        recorded(out / f"off-{pair:02}", 10 + pair, [10.0 + pair, 12.0 + pair])
+        recorded(out / f"on-{pair:02}", 10 + pair, [11.0 + pair, 13.0 + pair + 0.01 * pair])
+    return out
+
+
+def test_a_study_whose_runs_are_done_only_compares_them(finished):
+    said: list[str] = []
+    found = study.study("mirror", 5, ["--users", "5"], finished, seed=11, say=said.append)
+    assert not any("testbed run" in text for text in said)
+    mean = next(e for f, e in found.effects.items() if f.what == "response time, mean")
+    assert (found.paired, mean.runs_a) == (True, 5)
+    assert mean.difference == pytest.approx(1.015)
+    assert mean.high - mean.low < 0.05
+    kept = json.loads((finished / "comparison.json").read_text())
+    assert kept["figures"][1]["difference"] == pytest.approx(1.015)
+
+
+def test_another_study_is_not_mixed_into_a_folder(finished):
+    with pytest.raises(TapscopeError, match="this folder holds another campaign") as told:
+        study.study("monitors", 5, ["--users", "5"], finished, seed=11)
+    assert told.value.exit_code == ExitCode.USAGE
+    (finished / "study.json").unlink()
+    with pytest.raises(TapscopeError, match="the directory is not empty"):
+        study.study("mirror", 5, ["--users", "5"], finished, seed=11)
+
+
+def test_either_side_of_a_pair_goes_first_in_half_of_them_and_the_same_way_each_time():
+    drawn = [study.order(seed, pair) for seed in range(40) for pair in range(1, 11)]
+    assert drawn == [study.order(seed, pair) for seed in range(40) for pair in range(1, 11)]
+    counted = Counter(drawn)
+    assert set(counted) == {("off", "on"), ("on", "off")}
+    assert 150 < counted["off", "on"] < 250  # five standard deviations around 200
+
+
+def test_a_run_that_was_broken_off_is_thrown_away_and_a_failure_names_its_log(tmp_path):
+    folder = tmp_path / "off-01"
+    folder.mkdir()
+    (folder / "half.pcap").write_bytes(b"")
+    with pytest.raises(TapscopeError, match="ended with status 2") as told:
+        campaign.testbed_run(["--users", "0"], folder, tmp_path / "lock", lambda _: None)
+    assert "off-01.run.log" in str(told.value)
+    assert not (folder / "half.pcap").exists()
+
+
+def test_a_mistake_in_the_options_of_the_runs_is_told_first(tmp_path, capsys):
+    words = ["testbed", "study", "--what", "mirror", "-o", str(tmp_path / "x"), "--", "--userz", "3"]
+    assert tapscope(words) == ExitCode.USAGE
+    assert "--userz" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("text", ["", "20,", "0,5", "many"])
+def test_workloads_are_numbers(text, tmp_path, capsys):
+    assert tapscope(["testbed", "sweep", "--users", text, "-o", str(tmp_path / "x")]) == ExitCode.USAGE
+    assert "is no list of numbers" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory) -> list[sweep.Workload]:
+    """A sweep of one workload, whose run is the recorded one of the repository."""
+    out = tmp_path_factory.mktemp("sweep")
+    campaign.keep_plan(out, {"seconds": 10.0, "run": [], "seed": 1}, sweep.PLAN)
+    (out / "users-00040").symlink_to(LIGHT)
+    said: list[str] = []
+    found = sweep.sweep([40], 10, [], out, say=said.append)
+    assert [text.split()[1] for text in said] == ["trace", "validate"]
+    return found
+
+
+def rows_of(page: str, title: str) -> list[dict[str, str]]:
+    """The table below a title, as records."""
+    lines = [
+        line for line in page.partition(f"### {title}")[2].partition("###")[0].splitlines() if line[:1] == "|"
+    ]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def test_the_chapter_says_what_run_file_and_validation_say(swept, finished, tmp_path):
+    study.study("mirror", 5, ["--users", "5"], finished, seed=11)
+    page = chapter.write(swept, [finished], tmp_path / "results.md", ["tapscope testbed sweep --users 40"])
+    text = page.read_text()
+    with RunFile.open(swept[0].path) as run:
+        told = run.meta("validation")
+        requests = run.sql("SELECT count(*) FROM call WHERE server_node = 0")[0][0]
+    load = rows_of(text, "Workloads")[0]
+    assert 0 < float(load["requests/s"]) * swept[0].figures.seconds <= requests
+    tiers = {row["tier"]: row for row in rows_of(text, "Queue length, tap against event monitors")}
+    for tier in told["tiers"]:
+        row = tiers[tier["tier"]]
+        assert row["r, server's log"] == f"{tier['readings']['concurrent']['pearson_r']:.5f}"
+        assert int(row["windows"]) == tier["windows_compared"]
+    assert {row["verdict"] for row in rows_of(text, "Verdicts")} == {told["verdict"]}
+    paths = rows_of(text, "Paths against the truth")[0]
+    assert paths["completeness %"] == f"{100 * told['paths']['completeness']:.2f}"
+    cost = {row["what"]: row for row in rows_of(text, "Cost of the tap itself: mirror port and capture")}
+    assert float(cost["response time, mean"]["on - off"]) == pytest.approx(1.015, abs=0.01)
+
+
+def test_every_figure_that_the_page_names_is_drawn(swept, finished, tmp_path):
+    study.study("mirror", 5, ["--users", "5"], finished, seed=11)
+    text = chapter.write(swept, [finished], tmp_path / "results.md", []).read_text()
+    named = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert sorted(named) == sorted(f"results/{p.name}" for p in (tmp_path / "results").iterdir())
+    assert len(named) == 4
+    queues = (tmp_path / "results" / "queues-40.svg").read_text()
+    assert all(word in queues for word in ("web (HTTP", "app (AJP", "db (MYSQL", "server's log"))
+
+
+def test_what_is_written_by_hand_around_the_measured_part_stays(swept, tmp_path):
+    page = tmp_path / "validation.md"
+    page.write_text(f"# By hand\n\n{chapter.BEGIN}\nold\n{chapter.END}\n\nWhat did not agree, and why.\n")
+    first = chapter.write(swept, [], page, []).read_text()
+    assert first.startswith("# By hand\n")
+    assert first.endswith("What did not agree, and why.\n")
+    assert "old" not in first
+    assert chapter.write(swept, [], page, []).read_text() == first
+    other = tmp_path / "other.md"
+    other.write_text("no marks\n")
+    with pytest.raises(TapscopeError, match="this page has no line"):
+        chapter.write(swept, [], other, [])
+
+
+def test_cells_show_three_figures_and_nothing_for_what_is_not_known():
+    values = [0.123456, 12345.6, 7, None, float("nan"), "text"]
+    assert [markdown.cell(value) for value in values] == ["0.123", "12346", "7", "", "", "text"]
+
+
+def test_a_folder_without_a_result_is_no_study(swept, tmp_path):
+    with pytest.raises(TapscopeError, match="this is no finished study"):
+        chapter.write(swept, [tmp_path], tmp_path / "page.md", [])

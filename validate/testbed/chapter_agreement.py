@@ -1,0 +1,142 @@
+"""The chapter's part on agreement: queue lengths (milliScope Fig. 20-22), verdicts, single requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tapscope.store.runfile import RunFile
+from tapscope.validate import drawings
+
+from .markdown import image, table
+from .sweep import Workload
+
+READINGS = {
+    "concurrent": "server's log",
+    "concurrent_by_caller": "caller's log",
+    "concurrent_by_senders": "senders",
+    "concurrent_at_wire": "senders, at the wire",
+}
+"""Readings of the queue length that the chapter shows, by their name in the JSON of `validate`."""
+R_BAR, BIAS_BAR_PERCENT = 0.999, 1.0
+SHOWN_S = 10
+"""Seconds of each run that the figures show: those around the longest queue of the entry tier."""
+TIER_SQL = """SELECT window_ns, width_ns, tap_load, load, caller_load FROM event_load
+              WHERE tier = ? AND left_out = '' ORDER BY window_ns"""
+
+
+def agreement(found: Sequence[Workload], folder: Path) -> list[str]:
+    parts = ["### Queue length, tap against event monitors", ""]
+    chosen = dict.fromkeys((found[0].users, found[len(found) // 2].users, found[-1].users))
+    for workload in found:
+        if workload.users in chosen:
+            name = f"queues-{workload.users}"
+            drawings.queue_lengths(_series(workload), folder / f"{name}.svg")
+            parts += [image(f"Queue length of every tier, {workload.users} users", folder, name)]
+    tiers = list(dict.fromkeys(tier["tier"] for w in found for tier in w.validation["tiers"]))
+    shown = [n for n in READINGS if any(n in t["readings"] for w in found for t in w.validation["tiers"])]
+    rows = [_row(tier, workload, shown) for tier in tiers for workload in found]
+    lack = {
+        tier: {READINGS[name]: [_distance(workload, tier, name) for workload in found] for name in shown}
+        for tier in tiers
+    }
+    drawings.by_workload([w.users for w in found], lack, 1 - R_BAR, folder / "correlation.svg")
+    of_readings = [f"{part}, {READINGS[name]}" for name in shown for part in ("r", "bias %")]
+    bar = f"r >= {R_BAR:g}, bias <= {BIAS_BAR_PERCENT:g} %"
+    head = ["tier", "users", "mean queue", *of_readings, "windows", "left out", "agrees with", bar]
+    return [
+        *parts,
+        *table(head, rows),
+        image("1 - r by workload; the dashed line is r = 0.999", folder, "correlation"),
+    ]
+
+
+def _row(tier: str, workload: Workload, shown: Sequence[str]) -> list[Any]:
+    result = _result(workload, tier)
+    if result is None:
+        return [tier, workload.users, *[None] * (2 * len(shown) + 2), "", "no log", ""]
+    got = [result["readings"].get(name) or {} for name in shown]
+    pairs = [v for each in got for v in (_correlation(each.get("pearson_r")), each.get("bias_percent"))]
+    mean = (result["readings"].get("concurrent") or {}).get("tap_mean")
+    left_out = ", ".join(f"{count} {why}" for why, count in result["windows_left_out"].items())
+    verdict = result["agrees_with"] or "nothing"
+    bar = _meets(shown, got)
+    return [tier, workload.users, mean, *pairs, result["windows_compared"], left_out, verdict, bar]
+
+
+def _result(workload: Workload, tier: str) -> dict[str, Any] | None:
+    return next((each for each in workload.validation["tiers"] if each["tier"] == tier), None)
+
+
+def _distance(workload: Workload, tier: str, name: str) -> float:
+    """1 - r of a reading; NaN when there is none."""
+    r = (((_result(workload, tier) or {}).get("readings") or {}).get(name) or {}).get("pearson_r")
+    return float("nan") if r is None else 1 - float(r)
+
+
+def _correlation(value: float | None) -> str:
+    return "" if value is None else f"{value:.5f}"
+
+
+def _meets(shown: Sequence[str], readings: Sequence[dict[str, Any]]) -> str:
+    """Which reading, if any, meets the bar of the validation."""
+    for name, each in zip(shown, readings, strict=True):
+        r, bias = each.get("pearson_r"), each.get("bias_percent")
+        if r is not None and bias is not None and r >= R_BAR and abs(bias) <= BIAS_BAR_PERCENT:
+            return f"yes: {READINGS[name]}"
+    return "no"
+
+
+def _series(workload: Workload) -> dict[str, dict[str, Any]]:
+    """Both queue lengths of every tier over the seconds around the longest queue of the first."""
+    out: dict[str, dict[str, Any]] = {}
+    begin = None
+    with RunFile.open(workload.path) as run:
+        for tier in workload.validation["tiers"]:
+            rows = np.array(run.sql(TIER_SQL, (tier["tier"],)), dtype=np.float64)
+            if not len(rows):
+                continue
+            at = (rows[:, 0] - rows[0, 0]) / 1e9 if begin is None else (rows[:, 0] - begin) / 1e9
+            if begin is None:
+                last = max(float(at[-1]) - SHOWN_S, 0.0)
+                start = min(max(float(at[np.argmax(rows[:, 2])]) - SHOWN_S / 2, 0.0), last)
+                begin = rows[0, 0] + start * 1e9
+                at = at - start
+            here = (at >= 0) & (at < SHOWN_S)
+            series = {"at_s": at[here], "tap": rows[here, 2], "log": rows[here, 3]}
+            if not np.all(np.isnan(rows[here, 4])):
+                series["caller"] = rows[here, 4]
+            out[f"{tier['tier']} ({tier['what']})"] = series
+    return out
+
+
+def verdicts(found: Sequence[Workload]) -> list[str]:
+    rows = [
+        [workload.users, workload.validation["verdict"], reason]
+        for workload in found
+        for reason in [*workload.validation["failures"], *workload.validation["undecided"]]
+        or ["every tier agrees"]
+    ]
+    return ["### Verdicts", "", *table(["users", "verdict", "why"], rows)]
+
+
+def requests(found: Sequence[Workload]) -> list[str]:
+    """Where the logs' stamps sit relative to the wire, request by request."""
+    stamps = {"arrive": "arrival", "depart": "departure"}
+    rows = []
+    for workload in found:
+        for place, each in enumerate(workload.validation["requests"]):
+            got = [each.get(name) or {} for name in stamps]
+            values = [None if g.get(q) is None else g[q] / 1e6 for g in got for q in ("median_ns", "p99_ns")]
+            rows.append((place, [each["tier"], workload.users, each["matched"], *values]))
+    head = [
+        "tier",
+        "users",
+        "requests",
+        *(f"{s}, {q} ms" for s in stamps.values() for q in ("median", "p99")),
+    ]
+    ordered = [row for _, row in sorted(rows, key=lambda row: row[0])]
+    return ["### Request by request: log minus tap", "", *table(head, ordered)]
