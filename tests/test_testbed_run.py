@@ -249,7 +249,10 @@ import sys
 from pathlib import Path
 from tapscope.validate.testbed import run
 from tapscope.validate.testbed.options import Options
-run.run(Options(users=2, seconds=60, warmup_s=1), Path(sys.argv[1]), say=lambda text: print(text, flush=True))
+# Ended in the middle of a fault: its programs, its files and its control group must go as well.
+caused = {"fault": ("dirty", "neighbour"), "fault_every_s": 0.1, "fault_ms": (4000, 5000)}
+options = Options(users=2, seconds=60, warmup_s=1, **caused)
+run.run(options, Path(sys.argv[1]), say=lambda text: print(text, flush=True))
 """
 
 
@@ -265,7 +268,7 @@ def start_and_wait_for_users(folder: Path) -> tuple[subprocess.Popen[str], str]:
     assert process.stdout is not None
     for line in process.stdout:
         if "users" in line:
-            time.sleep(1)
+            time.sleep(3)
             [name] = [n.stem for n in NOTES.glob("*.json") if json.loads(n.read_text())["pid"] == process.pid]
             return process, name
     raise AssertionError("the testbed ended before its users began")

@@ -10,7 +10,7 @@ from simulator import NODE_NAMES, START_NS, simulate
 
 from tapscope.cli.main import run
 from tapscope.store.errors import ExitCode, TapscopeError
-from tapscope.validate import fault_tables, faults
+from tapscope.validate import fault_tables, faults, outside
 
 SECOND = 1_000_000_000
 
@@ -71,6 +71,36 @@ def test_quiet_time_is_what_faults_and_their_aftermath_leave(path, tmp_path) -> 
     left = faults.validate(path, record(tmp_path, rows)).quiet_ns
     # Two of them share a second of their aftermaths.
     assert whole - left == int((0.3 + 0.7 + 0.2 + 1.5 + 0.5 + 1.5) * SECOND)
+
+
+def accounting(file: Path, cores: list[float]) -> None:
+    """A control group's record: so many processors used in each quarter of a second, sampled every 50 ms."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines, used = ["time_ns_begin,time_ns_end,usage_ns"], 0.0
+    for sample in range(5 * len(cores) + 1):
+        at = START_NS + sample * SECOND // 20
+        lines.append(f"{at},{at},{round(used)}")
+        used += cores[min(sample // 5, len(cores) - 1)] * SECOND / 20
+    file.write_text("\n".join(lines) + "\n")
+
+
+def test_what_others_use_of_the_machine_is_what_no_host_used(tmp_path) -> None:
+    accounting(tmp_path / "truth" / "machine.csv", [0.5, 2.0, 2.0, 0.5])
+    accounting(tmp_path / "hosts" / "web" / "cgroup_cpu.csv", [0.2, 0.5, 0.2, 0.2])
+    accounting(tmp_path / "hosts" / "db" / "cgroup_cpu.csv", [0.2, 1.3, 0.2, 0.2])
+    found = outside.read(tmp_path, START_NS, START_NS + SECOND, cpus=2)
+    assert found is not None
+    assert found.cores == pytest.approx([0.1, 0.2, 1.6, 0.1], abs=1e-6)
+    assert found.disturbed.tolist() == [False, False, True, False]
+    moments = [START_NS + int(at * SECOND) for at in (0.1, 0.3, 0.6, 0.8)]
+    assert [found.during(at, at + 1) for at in moments] == [False, False, True, True]
+    assert outside.quiet_ns(found, [(START_NS, START_NS + 1)]) == 2 * outside.BIN_NS
+
+
+def test_what_ran_besides_is_unknown_without_a_record(path, tmp_path) -> None:
+    score = faults.validate(path, record(tmp_path, []))
+    assert (score.calm_ns, score.disturbed) == (None, None)
+    assert fault_tables.as_json([score])["false_findings_while_calm"] is None
 
 
 @pytest.mark.parametrize(

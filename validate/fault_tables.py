@@ -52,6 +52,7 @@ def as_json(scores: Sequence[FaultScore]) -> dict[str, Any]:
         "precision": _precision(scores),
         "quiet_hours": hours,
         "false_findings_per_quiet_hour": sum(false.values()) / hours if hours else float("nan"),
+        **_calm(scores),
         "faults": [
             {"run": score.run, **asdict(fault), "cause_right": fault.cause_right}
             for score in scores
@@ -87,6 +88,8 @@ def tables(scores: Sequence[FaultScore]) -> list[Table]:
             f"{told['quiet_hours'] * 60:.1f}",
             f"{told['false_findings_per_quiet_hour']:.1f}",
             ", ".join(f"{n} {cause}" for cause, n in sorted(told["false_findings_by_cause"].items())),
+            told["false_findings_while_calm"],
+            told["calm_minutes"],
         ]
     ]
     return [
@@ -94,10 +97,31 @@ def tables(scores: Sequence[FaultScore]) -> list[Table]:
         _confusion(told["confusion"]),
         (
             "Findings without a fault",
-            ["findings", "in an aftermath", "false", "precision", "quiet minutes", "false per hour", "named"],
+            [
+                *(
+                    "findings",
+                    "in an aftermath",
+                    "false",
+                    "precision",
+                    "quiet minutes",
+                    "false per hour",
+                    "named",
+                ),
+                *("false on a calm machine", "calm quiet minutes"),
+            ],
             other,
         ),
     ]
+
+
+def _calm(scores: Sequence[FaultScore]) -> dict[str, Any]:
+    """False findings while nobody else used much of the machine, of the runs that know; None without one."""
+    known = [score for score in scores if score.calm_ns is not None]
+    calm = sum(len(score.false) - len(score.disturbed or []) for score in known)
+    return {
+        "false_findings_while_calm": calm if known else None,
+        "calm_minutes": sum(score.calm_ns or 0 for score in known) / 6e10 if known else None,
+    }
 
 
 def _confusion(counted: dict[str, dict[str, int]]) -> Table:

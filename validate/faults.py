@@ -18,6 +18,7 @@ from tapscope.analyze.findings import Finding, findings
 from tapscope.hostmon.fuse import manifest_hosts
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
+from tapscope.validate import outside
 
 LEAST_NS = 50_000_000
 """Shorter faults are left out: they hurt nobody for longer than a window."""
@@ -38,7 +39,7 @@ RIGHT = {
     "overflow": "accept queue overflow",
     "pool": "connection or thread limit",
     "neighbour": "CPU taken by a neighbour",
-    "clock": "lower clock speed",
+    "clock": "CPU quota",
     "lock": "lock contention",
 }
 """The cause that a finding must name, by kind of fault."""
@@ -80,8 +81,9 @@ class FaultScore:
     """How the findings of one run did.
 
     faults: those that took at least LEAST_NS. false: causes named by findings at times at which there was no
-    fault, not even a short one, and no aftermath of one. quiet_ns: length of those times. joined: faults that
-    share their finding with another one.
+    fault, not even a short one, and no aftermath of one. quiet_ns: length of those times. Where it was
+    recorded what else ran on the machine (outside.py), disturbed are the false findings at times at which
+    that was much, and calm_ns is the quiet time in which it was not; else None.
     """
 
     run: str
@@ -91,6 +93,8 @@ class FaultScore:
     aftermath: int
     false: list[str]
     quiet_ns: int
+    disturbed: list[str] | None
+    calm_ns: int | None
 
     @property
     def joined(self) -> int:
@@ -118,14 +122,22 @@ def validate(run_path: str | Path, faults_path: str | Path) -> FaultScore:
     long = [row for row in rows if row.end_ns - row.begin_ns >= LEAST_NS]
     addresses = manifest_hosts(manifest)
     near = [_distance(one, rows) for one in found]
+    false = [one for one, far in zip(found, near, strict=True) if far >= AFTERMATH_NS]
+    busy = _busy(rows)
+    others = outside.read(Path(faults_path).parent.parent, begin, end, manifest.get("cpus") or 1)
+    disturbed = None
+    if others is not None:
+        disturbed = [one for one in false if others.during(one.episode.begin_ns, one.episode.end_ns)]
     return FaultScore(
         run=str(run_path),
         faults=[_fault(row, found, names, addresses) for row in long],
         short_faults=len(rows) - len(long),
         findings=len(found),
         aftermath=sum(SLACK_NS <= one < AFTERMATH_NS for one in near),
-        false=[one.cause for one, far in zip(found, near, strict=True) if far >= AFTERMATH_NS],
-        quiet_ns=_quiet(rows, begin, end),
+        false=[one.cause for one in false],
+        quiet_ns=_quiet(busy, begin, end),
+        disturbed=None if disturbed is None else [one.cause for one in disturbed],
+        calm_ns=None if others is None else outside.quiet_ns(others, busy),
     )
 
 
@@ -152,13 +164,21 @@ def _distance(one: Finding, rows: list[Caused]) -> int:
     return max(0, one.episode.begin_ns - max(before)) if before else np.iinfo(np.int64).max
 
 
-def _quiet(rows: list[Caused], begin: int, end: int) -> int:
-    """Time between begin and end in which there is no fault, and no aftermath of one."""
-    quiet, at = 0, begin
+def _busy(rows: list[Caused]) -> list[tuple[int, int]]:
+    """Faults with their aftermaths, as stretches that do not overlap, in order."""
+    out: list[tuple[int, int]] = []
     for row in sorted(rows):
-        quiet += max(0, row.begin_ns - at)
-        at = max(at, row.end_ns + AFTERMATH_NS)
-    return quiet + max(0, end - at)
+        end = row.end_ns + AFTERMATH_NS
+        if out and row.begin_ns <= out[-1][1]:
+            out[-1] = out[-1][0], max(out[-1][1], end)
+        else:
+            out.append((row.begin_ns, end))
+    return out
+
+
+def _quiet(busy: list[tuple[int, int]], begin: int, end: int) -> int:
+    """Time between begin and end outside of the stretches."""
+    return end - begin - sum(max(0, min(last, end) - max(first, begin)) for first, last in busy)
 
 
 def read(path: Path) -> list[Caused]:

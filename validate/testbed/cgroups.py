@@ -136,6 +136,10 @@ class Groups:
         """Folders with the accounting of a host: one per controller, or one for all of them."""
         return self.folders.get(host, [])
 
+    def machine(self) -> list[Path]:
+        """Folders with the accounting of all that runs on this machine."""
+        return [folder.parent for folder in next(iter(self.folders.values()), [])]
+
     def remove(self) -> None:
         for folders in self.folders.values():
             for folder in folders:

@@ -153,6 +153,7 @@ class _Session:
         options, out, paths = self.options, self.out, self.bench.paths
         for host in self.launcher.network.hosts:
             (out / "hosts" / host / "collectl").mkdir(parents=True)
+        (out / "truth").mkdir()
         tap = Tap.start(paths, self.raw, self.launcher) if options.mirror and not options.midstream else None
         for server in self.servers:
             self.say(f"{server.title} on {server.host}")
@@ -197,6 +198,13 @@ class _Session:
                     "out": str(self.out / "hosts" / host / "cgroup_cpu.csv"),
                 }
                 for host in self.launcher.network.hosts
+            ]
+            # What ran here besides the testbed, so that nobody takes its effects for mistakes of ours.
+            + [
+                {
+                    "folders": [str(folder) for folder in groups.machine()],
+                    "out": str(self.out / "truth" / "machine.csv"),
+                }
             ],
         }
         if groups.flavour != "none":
