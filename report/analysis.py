@@ -54,8 +54,7 @@ def analyse(run: Run) -> Analysis:
     closed = run.connections["closed_ns"]
     stay = stays(run.calls, closed)
     delay = np.full(len(run.calls["conn"]), -1, dtype=np.int64)
-    made = run.file.read_table("trace_calls")
-    delay[made["call"]] = made["intra_node_ns"]
+    delay[run.members["call"]] = run.members["intra_node_ns"]
     nodes = dict.fromkeys(tier.node for tier in run.tiers)
     return Analysis(
         stay, {node: node_state(run.calls, stay, delay, node, width_ns=WINDOW_NS) for node in nodes}

@@ -16,10 +16,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tapscope.analyze.findings import findings as find
 from tapscope.report import (
     agreement,
     analysis,
     encode,
+    episodes,
     findings,
     health,
     hosts,
@@ -44,6 +48,7 @@ SCRIPTS = (
     "waterfall.js",
     "transactions.js",
     "analysis.js",
+    "findings.js",
     "page.js",
 )
 """In the order in which they need each other."""
@@ -79,9 +84,11 @@ def write(run_path: str | Path, out_path: str | Path, *, raw_clocks: bool = Fals
 def page(run: Run) -> str:
     """The whole page as text."""
     figures = tiers.figures(run)
-    found = health.findings(run)
+    healthy = health.findings(run)
     compared = agreement.section(run)
     known = analysis.analyse(run)
+    explained = find(run.file)
+    pages = episodes.pages(run, explained)
     code = [_END_OF_SCRIPT.sub(r"<\\/", text) for text in (_plotly(), _scripts())]
     return _fill(
         _asset("page.html"),
@@ -90,19 +97,20 @@ def page(run: Run) -> str:
             "style": _asset("page.css"),
             "plotly": code[0],
             "scripts": code[1],
-            "data": encode.script_json(_data(run, known)),
+            "data": encode.script_json(_data(run, known, pages)),
             "name": escape(run.name),
             "when": escape(utc(run.start_ns)) if run.end_ns > run.start_ns else "",
             "overview": sections.overview(run),
             "evidence": sections.evidence_words(run),
-            "banner": sections.banner(found),
+            "banner": sections.banner(healthy),
             "sources": sections.sources(run),
             "tiers": sections.tiers(figures),
             "topology": topology.svg(run),
             "agreement": compared
             or "<p>Not validated. <code>tapscope validate RUN.db --events DIR</code> compares "
             "the queue lengths of the tap with the servers' own logs.</p>",
-            "findings": findings.section(run),
+            "findings": findings.section(run, explained, pages),
+            "articles": findings.articles(run, explained, pages),
             "analysis": analysis.section(run, known),
             "lost": sections.lost(run),
             "version": escape(str(run.meta.get("tapscope_version", ""))),
@@ -110,7 +118,8 @@ def page(run: Run) -> str:
     )
 
 
-def _data(run: Run, known: analysis.Analysis) -> dict[str, Any]:
+def _data(run: Run, known: analysis.Analysis, pages: list[episodes.Page]) -> dict[str, Any]:
+    none = np.empty(0, dtype=np.int64)
     flags = {int(flag): str(flag.name).lower().replace("_", " ") for flag in CallFlag if flag}
     return {
         "start_ns": str(run.start_ns),  # as text: beyond what a JavaScript number can hold
@@ -120,7 +129,8 @@ def _data(run: Run, known: analysis.Analysis) -> dict[str, Any]:
         "flags": flags,
         "strips": strips.strips(run) + hosts.strips(run),
         "analysis": analysis.figures(run, known),
-        **transactions.transactions(run),
+        "findings": [each.drawn(page) for each in [episodes.Episodes(run, known)] for page in pages],
+        **transactions.transactions(run, np.concatenate([none, *(page.hits for page in pages)])),
     }
 
 

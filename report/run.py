@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ class Run:
     calls: Columns
     links: Columns
     traces: Columns
+    members: Columns
     nodes: Columns
     connections: Columns
     node_names: list[str]
@@ -96,6 +98,23 @@ class Run:
     def class_text(self, class_id: int) -> str:
         """Text of a class, masked as the capture stage left it; '' when the call has none."""
         return self.classes[class_id][1] if 0 <= class_id < len(self.classes) else ""
+
+    def calls_of(self, traces: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of the calls of these traces."""
+        rows: NDArray[np.int64] = self.members["call"][np.isin(self.members["trace"], traces)]
+        return rows
+
+    def children(self, call: int) -> NDArray[np.int64]:
+        """Rows of the calls that a call made, in order."""
+        parents, rows = self._by_parent
+        first, last = np.searchsorted(parents, (call, call + 1))
+        return rows[first:last]
+
+    @cached_property
+    def _by_parent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        parent = self.links["parent"].astype(np.int64)
+        rows = np.argsort(parent, kind="stable")
+        return parent[rows], rows
 
     @property
     def entry_calls(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -119,6 +138,7 @@ def read(file: RunFile) -> Run:
         calls=calls,
         links=_one_per_call(file.read_table("links"), len(calls["conn"])),
         traces=file.read_table("traces"),
+        members=file.read_table("trace_calls"),
         nodes=nodes,
         connections=connections,
         node_names=names,

@@ -43,8 +43,10 @@ def tile(value: str, label: str, note: str = "") -> str:
 
 
 def table(head: Iterable[tuple[str, str]], rows: Iterable[Iterable[str]], name: str, caption: str) -> str:
-    """A table; `head` is (text, class of the column), cells are HTML already escaped."""
+    """A table; `head` is (text, class of the column), cells are HTML already escaped. `name` is its id, "":
+    none."""
     columns = list(head)
+    identity = f' id="{name}"' if name else ""
     cells = "".join(f'<th scope="col" class="{kind}">{escape(text)}</th>' for text, kind in columns)
     body = "".join(
         "<tr>"
@@ -53,7 +55,7 @@ def table(head: Iterable[tuple[str, str]], rows: Iterable[Iterable[str]], name: 
         for row in rows
     )
     return (
-        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table id="{name}">'
+        f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0"><table{identity}>'
         f'<caption class="unseen">{escape(caption)}</caption><thead><tr>{cells}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )

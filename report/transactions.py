@@ -26,13 +26,17 @@ PERCENT = 100.0
 PROBABILITY_SCALE = 10_000.0
 
 
-def transactions(run: Run) -> dict[str, Any]:
-    """Data for assets/transactions.js: histogram, chosen transactions and their calls."""
+def transactions(run: Run, wanted: NDArray[np.int64]) -> dict[str, Any]:
+    """Data for assets/transactions.js: histogram, chosen transactions and their calls. `wanted` are rows of
+    traces that should be among them."""
     traces = run.traces
     ended = np.flatnonzero(traces["end_ns"] >= 0)
     stay = (traces["end_ns"] - traces["begin_ns"])[ended]
     bucket, edges = buckets(stay)
-    chosen = choose(traces["begin_ns"][ended], stay, bucket)
+    chosen = np.union1d(
+        choose(traces["begin_ns"][ended], stay, bucket), np.flatnonzero(np.isin(ended, wanted))
+    )
+    chosen = chosen[np.argsort(-stay[chosen], kind="stable")]
     members, first = _members(run, ended[chosen])
     keep = _within(first, MAX_CALLS)
     chosen, first = chosen[:keep], first[: keep + 1]
@@ -67,12 +71,12 @@ def choose(begin: NDArray[np.int64], stay: NDArray[np.int64], bucket: NDArray[np
     slowest_first = np.argsort(-stay, kind="stable")
     span = max(int(begin.max() - begin.min()), 1)
     time_slice = ((begin - begin.min()) * SLICES // (span + 1))[slowest_first]
-    wanted = {
+    among = {
         *slowest_first[:SLOWEST].tolist(),
         *slowest_first[_first_of_each(time_slice, PER_SLICE)].tolist(),
         *slowest_first[_first_of_each(bucket[slowest_first], PER_BUCKET)].tolist(),
     }
-    chosen = np.array(sorted(wanted), dtype=np.int64)
+    chosen = np.array(sorted(among), dtype=np.int64)
     return chosen[np.argsort(-stay[chosen], kind="stable")]
 
 
@@ -94,8 +98,7 @@ def _within(first: NDArray[np.int64], most: int) -> int:
 
 def _members(run: Run, traces: NDArray[np.int64]) -> tuple[Columns, NDArray[np.int64]]:
     """Rows of trace_calls of the given traces, in order of trace and arrival, and where each trace begins."""
-    listed = ",".join(map(str, traces.tolist()))
-    table: Columns = run.file.read_table("trace_calls", where=f"trace IN ({listed})")
+    table = {name: values[np.isin(run.members["trace"], traces)] for name, values in run.members.items()}
     place = np.full(len(run.traces["root"]), -1, dtype=np.int64)
     place[traces] = np.arange(len(traces))
     where = np.where(table["trace"] >= 0, place[table["trace"]], -1)

@@ -97,6 +97,7 @@ AS_LOADED = """
     const theme = document.getElementById('theme');
     while (theme.textContent !== 'Theme: system') theme.click();
     for (let chip; (chip = document.querySelector('#filters .chip'));) chip.click();
+    if (location.hash.startsWith('#finding-')) location.hash = '#findings';
     Tapscope.strips.reset();
     Tapscope.strips.setCursor(null);
     Tapscope.transactions.choose(Tapscope.transactions.all[0].trace);
@@ -129,6 +130,12 @@ def ranges(browser: Any) -> list[list[float]]:
         ".map((chart) => chart._fullLayout.xaxis.range.map(Number));"
     )
     return browser.execute_script(script)
+
+
+def finding_of_the_stall(browser: Any) -> Any:
+    """Row of the table of findings."""
+    rows = browser.find_elements(By.CSS_SELECTOR, "#findings-table tbody tr")
+    return next(row for row in rows if 2.9 <= float(row.text.split()[0]) <= 3.1)
 
 
 def strip_area(browser: Any, strip: str) -> Any:
@@ -222,9 +229,8 @@ def test_zoom_on_one_strip_moves_all_and_reset_brings_them_back(report: Any) -> 
 
 def test_a_finding_zooms_the_timeline_to_its_episode(report: Any) -> None:
     """The application stood still from 3.0 to 3.3 s."""
-    links = report.find_elements(By.CSS_SELECTOR, "#findings-table a")
-    stop = next(link for link in links if 2.9 <= float(link.text) <= 3.1)
-    row = stop.find_element(By.XPATH, "./ancestor::tr").text
+    stop = finding_of_the_stall(report).find_element(By.CLASS_NAME, "to-timeline")
+    row = finding_of_the_stall(report).text
     assert "10.77.0.12" in row
     assert "node stood still" in row
     report.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].click();", stop)
@@ -385,6 +391,66 @@ def test_tab_of_a_node_draws_its_windows_and_n_star(report: Any) -> None:
         assert drawn[2][1] == drawn[3][1] == drawn[4][1]
     tabs[-1].send_keys(Keys.ARROW_RIGHT)
     assert tabs[0].get_attribute("aria-selected") == "true"
+
+
+def test_finding_opens_as_a_page_whose_strips_are_aligned(report: Any, simulation: Simulation) -> None:
+    link = finding_of_the_stall(report).find_element(By.TAG_NAME, "a")
+    fragment = link.get_attribute("href").partition("#")[2]
+    report.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].click();", link)
+    page = f"document.getElementById('{fragment}')"
+    report_browser.wait(report, f"return {page}.querySelector('.waterfall svg') !== null")
+    assert report.current_url.endswith(f"#{fragment}")
+    sections = "[...document.querySelectorAll('main > section')]"
+    shown = report.execute_script(f"return {sections}.filter((s) => s.offsetParent).map((s) => s.id);")
+    assert shown == [fragment]
+    strips = f"[...{page}.querySelectorAll('.strip')]"
+    ids = report.execute_script(f"return {strips}.map((strip) => strip.id.replace('{fragment}-strip-', ''));")
+    assert ids[:4] == [f"response-{WEB}", f"queue-{WEB}", f"queue-{APP}", f"queue-{DB}"]
+    assert "metric-stalled" in ids
+    report_browser.wait(report, f"return {strips}.every((strip) => strip.querySelector('.nsewdrag'))")
+    boxes = report.execute_script(
+        f"return {strips}.map((strip) => strip.querySelector('.nsewdrag').getBoundingClientRect())"
+        ".map((box) => [box.left, box.width].map(Math.round).join());"
+    )
+    assert len(set(boxes)) == 1
+    axes = report.execute_script(
+        f"return {strips}.map((strip) => strip.querySelector('.chart')._fullLayout)"
+        ".map((layout) => [...layout.xaxis.range, layout.shapes[0].x0, layout.shapes[0].x1]);"
+    )
+    assert all(axis == axes[0] for axis in axes)
+    low, high, begin, end = axes[0]
+    assert low < 2.9 < begin < 3.1 < end < high
+    calls = simulation.tables["traces"]["calls"]
+    for row in report.find_elements(By.CSS_SELECTOR, f"#{fragment} .hits tbody tr")[:3]:
+        row.click()
+        drawn = report.execute_script(f"return {page}.querySelectorAll('.waterfall .row').length;")
+        assert drawn == calls[int(row.get_attribute("data-trace"))]
+    assert report.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_way_back_from_a_finding_shows_the_run_in_the_theme_that_was_chosen_there(report: Any) -> None:
+    link = finding_of_the_stall(report).find_element(By.TAG_NAME, "a")
+    fragment = link.get_attribute("href").partition("#")[2]
+    before = ranges(report)
+    widths = (
+        "return [...document.querySelectorAll('#strips .chart')].map((chart) => chart._fullLayout.width);"
+    )
+    wide = report.execute_script(widths)
+    report.execute_script("arguments[0].click();", link)
+    report_browser.wait(report, f"return document.querySelector('#{fragment} .waterfall svg') !== null")
+    report.execute_script(
+        "document.getElementById('theme').click(); document.getElementById('theme').click();"
+    )
+    report.find_element(By.CSS_SELECTOR, f"#{fragment} .steps a").click()
+    report_browser.wait(report, "return !document.querySelector('main').classList.contains('one-finding')")
+    report_browser.wait(report, f"{widths[:-1]}.join() === '{','.join(map(str, wide))}';")
+    assert ranges(report) == before
+    assert report.find_elements(By.CSS_SELECTOR, f"#{fragment} .strip") == []
+    line, colour = report.execute_script(
+        "return [document.querySelector('#strips .chart').data[1].line.color,"
+        "getComputedStyle(document.documentElement).getPropertyValue('--t1').trim()];"
+    )
+    assert line == colour
 
 
 def test_texts_from_the_network_stay_texts(report: Any, evil: str, canary: HTTPServer) -> None:

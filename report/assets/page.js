@@ -1,6 +1,7 @@
-// Ties the parts together. The zoomed window and the chosen transaction stand in the address: #t=1.5,2.25&tx=17
+// Ties the parts together. The zoomed window and the chosen transaction stand in the address: #t=1.5,2.25&tx=17;
+// #finding-3 shows the page of a finding instead.
 (async () => {
-  const { strips, histogram, transactions, analysis } = Tapscope;
+  const { strips, histogram, transactions, analysis, findings } = Tapscope;
   const click = (id, action) => document.getElementById(id).addEventListener("click", action);
 
   const fromAddress = () => {
@@ -29,7 +30,6 @@
 
   click("zoom-in", () => strips.zoom(0.5));
   click("zoom-out", () => strips.zoom(2));
-  click("reset", strips.reset);
   await strips.start();
   histogram.start();
   transactions.start();
@@ -38,13 +38,15 @@
   if (wanted === null || !transactions.choose(wanted)) {
     if (transactions.all.length) transactions.choose(transactions.all[0].trace);
   }
-  // A link to an episode zooms to it; the way back goes through the browser's history.
-  addEventListener("hashchange", () => {
-    if (!location.hash.startsWith("#t=")) return;
-    fromAddress();
-    document.getElementById("timeline").scrollIntoView();
+  // A link to an episode zooms to it, one to a finding shows its page; the way back goes through the browser's history.
+  addEventListener("hashchange", async () => {
+    if (await findings.show(location.hash)) return;
+    const zoomed = location.hash.startsWith("#t=");
+    if (zoomed) fromAddress();
+    document.getElementById(zoomed ? "timeline" : location.hash.slice(1))?.scrollIntoView();
   });
   strips.onRange(toAddress);
   transactions.onChoose(toAddress);
+  await findings.show(location.hash);
   document.documentElement.dataset.ready = "yes";
 })();

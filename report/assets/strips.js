@@ -1,6 +1,7 @@
-// Strips: every series on one time axis. Zoom one, zoom all; one cursor for all; the whole run comes back with 0.
-Tapscope.strips = (() => {
-  const { column, axis, lower, significant, element, utc, data, theme } = Tapscope;
+// Strips: every series on one time axis. Zoom one, zoom all; one cursor for all; all of it comes back with 0.
+// A panel is given {strips, whole: [from, to], place, range, cursor, reset: elements, prefix of ids, band: [from, to]}.
+Tapscope.stripPanel = (given) => {
+  const { column, axis, lower, significant, element, utc, theme } = Tapscope;
   const POINTS = 20000; // more visible points of a series than this are drawn as minimum and maximum per pixel
   const MARKED_POINTS = 6000; // the same for series that are drawn with a dot per point
   const LEFT = 46;
@@ -11,6 +12,9 @@ Tapscope.strips = (() => {
     queue: ["Queue length", "time-weighted mean of the window, and its highest value"],
     throughput: ["Throughput", "calls completed in the window"],
     cpu: ["CPU", ""], disk: ["Disk", ""], network: ["Network", ""],
+    named: ["What the cause names", "at the node where the queue began, and at other hosts"],
+    node: ["The node where the queue began", ""],
+    other: ["Other resources of its host", "for comparison"],
   };
   const ROLES = {
     mean: { width: 1.5, fill: 0.14 },
@@ -19,8 +23,15 @@ Tapscope.strips = (() => {
     event: { width: 1.5, dash: "2px,3px" },
     compared: { width: 1.2, dash: "6px,3px" },
     host: { width: 1.3 },
+    origin: { width: 1.8, fill: 0.14 },
+    elsewhere: { width: 1, opacity: 0.55 },
   };
-  const whole = [0, Math.max(data.span_ns / 1e9, 1e-6)];
+  const MARKS = {
+    mark: { symbol: "triangle-up", size: 7 }, syn: { symbol: "x-thin-open", size: 7 }, call: { symbol: "circle", size: 3.5 },
+  };
+  const { whole } = given;
+  const stops = [];
+  const gone = new AbortController();
   const listeners = { range: [], pick: [] };
   const strips = [];
   let range = [...whole];
@@ -71,10 +82,7 @@ Tapscope.strips = (() => {
     const colour = colourOf(series);
     const [x, y] = points(series, width);
     const base = { x, y, name: series.label, hoverinfo: "none", type: "scatter" };
-    if (series.role === "mark" || series.role === "syn") {
-      const symbol = series.role === "mark" ? "triangle-up" : "x-thin-open";
-      return { ...base, mode: "markers", marker: { color: colour, size: 7, symbol, line: { color: colour, width: 1 } } };
-    }
+    if (MARKS[series.role]) return { ...base, mode: "markers", marker: { ...MARKS[series.role], color: colour, line: { color: colour, width: 1 } } };
     const style = ROLES[series.role];
     return {
       ...base,
@@ -106,6 +114,10 @@ Tapscope.strips = (() => {
     showlegend: false,
     hovermode: false,
     dragmode: "zoom",
+    shapes: !given.band ? [] : [{
+      type: "rect", x0: given.band[0], x1: given.band[1], yref: "paper", y0: 0, y1: 1, line: { width: 0 }, layer: "below",
+      fillcolor: faded(theme.colour("mark"), 0.12),
+    }],
     font: { size: 11, color: theme.colour("soft") },
     xaxis: {
       range: [...range], showticklabels: strip.last, ticksuffix: " s", gridcolor: theme.colour("grid"), zeroline: false,
@@ -158,7 +170,7 @@ Tapscope.strips = (() => {
       if (shown) strip.hair.style.left = `${LEFT + at * plotWidth}px`;
       strip.series.forEach((series, i) => {
         const label = strip.values[i];
-        if (series.role === "mark" || series.role === "syn") {
+        if (MARKS[series.role]) {
           const number = lower(series.x, range[1]) - lower(series.x, range[0]);
           label.textContent = String(number);
         } else {
@@ -166,8 +178,7 @@ Tapscope.strips = (() => {
         }
       });
     }
-    const place = document.getElementById("cursor");
-    place.textContent = cursor === null ? "" : `${cursor.toFixed(3)} s = ${utc(cursor)}`;
+    given.cursor.textContent = cursor === null ? "" : `${cursor.toFixed(3)} s = ${utc(cursor)}`;
   };
 
   const setCursor = (at) => {
@@ -177,10 +188,9 @@ Tapscope.strips = (() => {
 
   const describe = () => {
     const text = `${range[0].toFixed(3)} s to ${range[1].toFixed(3)} s (${significant(range[1] - range[0])} s)`;
-    const label = document.getElementById("range");
-    label.textContent = text;
-    label.title = `${utc(range[0])} to ${utc(range[1])}`;
-    document.getElementById("reset").disabled = isWhole();
+    given.range.textContent = text;
+    given.range.title = `${utc(range[0])} to ${utc(range[1])}`;
+    given.reset.disabled = isWhole();
   };
 
   const isWhole = () => range[0] <= whole[0] + 1e-9 && range[1] >= whole[1] - 1e-9;
@@ -263,7 +273,7 @@ Tapscope.strips = (() => {
     hair.hidden = true;
     const plot = element("div", { class: "plot" }, chart, hair);
     const name = `${(GROUPS[strip.group] || [strip.group])[0]} ${strip.title}, ${strip.unit}`;
-    const node = element("div", { class: "strip", id: `strip-${strip.id}`, tabindex: "0", role: "group", "aria-label": name },
+    const node = element("div", { class: "strip", id: `${given.prefix}strip-${strip.id}`, tabindex: "0", role: "group", "aria-label": name },
       side, plot);
     Object.assign(strip, { node, plot, chart, hair, values });
     let pressed = null;
@@ -273,13 +283,13 @@ Tapscope.strips = (() => {
     addEventListener("pointerup", (event) => {
       if (pressed && Math.hypot(event.clientX - pressed[0], event.clientY - pressed[1]) < 4) pick(timeAt(strip, event.clientX));
       pressed = null;
-    });
+    }, { signal: gone.signal });
     node.addEventListener("keydown", onKey);
     return node;
   };
 
   const load = () => {
-    for (const strip of data.strips) {
+    for (const strip of given.strips) {
       const series = strip.series.map((each) => ({
         ...each, x: axis(each.x), y: column(each.y),
         dots: strip.group === "response" && each.role === "mean",
@@ -293,7 +303,7 @@ Tapscope.strips = (() => {
 
   const start = async () => {
     load();
-    const place = document.getElementById("strips");
+    const { place } = given;
     if (!strips.length) place.append(element("p", {}, "There are no calls, so there is nothing to draw."));
     let group = null;
     for (const strip of strips) {
@@ -322,15 +332,32 @@ Tapscope.strips = (() => {
       }
       read();
     };
-    theme.onChange(redraw);
-    theme.onResize(place, redraw);
+    given.reset.addEventListener("click", reset, { signal: gone.signal });
+    stops.push(theme.onChange(redraw), theme.onResize(place, redraw));
+  };
+
+  const close = () => {
+    for (const stop of stops) stop();
+    gone.abort();
+    for (const strip of strips) Plotly.purge(strip.chart);
+    given.place.replaceChildren();
   };
 
   return {
-    start, setRange, zoom, reset, setCursor,
+    start, close, setRange, zoom, reset, setCursor,
     range: () => [...range],
     isWhole,
     onRange: (listener) => listeners.range.push(listener),
     onPick: (listener) => listeners.pick.push(listener),
   };
-})();
+};
+
+Tapscope.strips = Tapscope.stripPanel({
+  strips: Tapscope.data.strips,
+  whole: [0, Math.max(Tapscope.data.span_ns / 1e9, 1e-6)],
+  place: document.getElementById("strips"),
+  range: document.getElementById("range"),
+  cursor: document.getElementById("cursor"),
+  reset: document.getElementById("reset"),
+  prefix: "",
+});

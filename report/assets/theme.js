@@ -4,7 +4,7 @@ Tapscope.theme = (() => {
   const button = document.getElementById("theme");
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const choices = ["system", "light", "dark"];
-  const listeners = [];
+  const listeners = new Set();
   let choice = "system";
   let printing = false;
 
@@ -37,17 +37,24 @@ Tapscope.theme = (() => {
   return {
     colour,
     tier: (number) => colour(number > 0 ? `t${(number - 1) % 8 + 1}` : "t0"),
-    // Charts get their container's width, in print too, and are drawn anew when it changes.
+    // Charts get their container's width, in print too, and are drawn anew when it changes, and when they come out of
+    // hiding. Both return what stops them.
     onResize: (container, redraw) => {
       let width = container.clientWidth;
       let waiting = 0;
-      new ResizeObserver(() => {
+      const observer = new ResizeObserver(() => {
         if (printing || container.clientWidth === width) return;
         width = container.clientWidth;
         cancelAnimationFrame(waiting);
+        if (!width) return;
         waiting = requestAnimationFrame(redraw);
-      }).observe(container);
+      });
+      observer.observe(container);
+      return () => observer.disconnect();
     },
-    onChange: (listener) => listeners.push(listener),
+    onChange: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
   };
 })();

@@ -1,6 +1,7 @@
 // List of transactions: the slowest first, filtered by the zoomed window, an instant, or a response-time bucket.
 Tapscope.transactions = (() => {
-  const { data, column, element, significant, probability, utc, strips, histogram, waterfall } = Tapscope;
+  const { data, column, element, significant, probability, utc, strips, histogram } = Tapscope;
+  const waterfall = Tapscope.waterfall(document.getElementById("waterfall"), document.getElementById("call-detail"));
   const PAGE = 20;
   const raw = data.transactions;
   const begin = column(raw.begin);

@@ -9,14 +9,10 @@ Tapscope.waterfall = (() => {
   const MOST_ROWS = 600;
   const PROBABILITY = 10000;
   const LINK_KINDS = ["root", "linked", "unknown"];
-  const box = document.getElementById("waterfall");
-  const detail = document.getElementById("call-detail");
   const tooltip = document.getElementById("tooltip");
   const raw = data.calls;
   const times = {};
   for (const name of ["arrive", "request_end", "response_begin", "depart", "intra"]) times[name] = column(raw[name]);
-  let shown = null;
-
   const callsOf = (transaction) => {
     const calls = [];
     for (let i = transaction.first; i < transaction.last; i++) {
@@ -123,7 +119,7 @@ Tapscope.waterfall = (() => {
     tooltip.style.top = `${event.clientY + 18 + height > innerHeight ? event.clientY - height - 12 : event.clientY + 18}px`;
   };
 
-  const row = (call, place, scale, transaction) => {
+  const row = (call, place, scale, transaction, detail) => {
     const y = HEAD + place * ROW;
     const colour = data.nodes[call.node]?.colour ?? 0;
     const sure = call.kind === "root" ? 1 : call.probability;
@@ -176,56 +172,59 @@ Tapscope.waterfall = (() => {
       element("span", {}, sample(bar("intra", { opacity: 0.4 })), "faint: the link is uncertain"));
   };
 
-  const draw = () => {
-    if (shown === null) return;
-    const transaction = shown;
-    const calls = callsOf(transaction);
-    const rows = inOrder(calls);
-    const length = Math.max(transaction.end - transaction.begin, ...calls.map((call) => (Number.isNaN(call.depart) ? 0 : call.depart)), 1);
-    const width = Math.max(560, box.clientWidth - 2);
-    const left = Math.min(430, Math.max(190, width * 0.34));
-    const columns = width > 900
-      ? [["response", width - 116, (call) => duration(call.depart - call.arrive)],
-        ["own", width - 44, (call) => duration(call.intra)]]
-      : [];
-    columns.push(["prob.", width - 6, (call, sure) => (call.kind === "root" ? "root" : call.kind === "unknown" ? "?" : significant(sure, 2))]);
-    const right = width - (columns.length > 1 ? 190 : 48);
-    const scale = { width, left, columns, end: length, x: (at) => left + (right - left) * at / length };
+  // A waterfall in a box; `detail` is where the call that has the focus is described.
+  return (box, detail) => {
+    let shown = null;
 
-    const svg = element("svg", { width, height: HEAD + Math.min(rows.length, MOST_ROWS) * ROW + 6, role: "list", "aria-label": "Calls of the transaction" });
-    const step = tickStep(length);
-    for (let at = 0; at <= length * 1.0001; at += step) {
-      const x = scale.x(at);
-      svg.append(element("line", { class: "gridline", x1: x, x2: x, y1: HEAD - 6, y2: "100%" }));
-      svg.append(element("text", { class: "soft", x, y: 14, "text-anchor": at === 0 ? "start" : "middle" }, at === 0 ? "0" : duration(at)));
-    }
-    for (const [name, x] of columns) svg.append(element("text", { class: "soft", x, y: 14, "text-anchor": "end" }, name));
-    rows.slice(0, MOST_ROWS).forEach((call, place) => svg.append(row(call, place, scale, transaction)));
+    const draw = () => {
+      if (shown === null) return;
+      const transaction = shown;
+      const calls = callsOf(transaction);
+      const rows = inOrder(calls);
+      const length = Math.max(transaction.end - transaction.begin, ...calls.map((call) => (Number.isNaN(call.depart) ? 0 : call.depart)), 1);
+      const width = Math.max(560, box.clientWidth - 2);
+      const left = Math.min(430, Math.max(190, width * 0.34));
+      const columns = width > 900
+        ? [["response", width - 116, (call) => duration(call.depart - call.arrive)],
+          ["own", width - 44, (call) => duration(call.intra)]]
+        : [];
+      columns.push(["prob.", width - 6, (call, sure) => (call.kind === "root" ? "root" : call.kind === "unknown" ? "?" : significant(sure, 2))]);
+      const right = width - (columns.length > 1 ? 190 : 48);
+      const scale = { width, left, columns, end: length, x: (at) => left + (right - left) * at / length };
 
-    const fact = (name, value) => element("span", {}, `${name} `, element("b", {}, value));
-    const parts = [
-      fact("transaction", `${transaction.trace}`), fact("class", transaction.text),
-      fact("start", `${(transaction.begin / 1e9).toFixed(6)} s`),
-      fact("response time", duration(transaction.end - transaction.begin)), fact("calls", String(transaction.calls)),
-      fact("every link right", probability(transaction.probability)),
-      fact("others in flight", String(transaction.concurrent)),
-      fact("complete", transaction.complete ? "yes" : "no"),
-    ];
-    parts[2].title = utc(transaction.begin / 1e9);
-    const notes = [];
-    const more = transaction.calls - Math.min(rows.length, MOST_ROWS);
-    if (more > 0) notes.push(element("p", { class: "hint" }, `${more} further calls are not drawn.`));
-    box.replaceChildren(element("div", { class: "facts" }, ...parts), element("div", { class: "chartbox" }, svg), ...notes, key());
-    detail.textContent = "";
+      const svg = element("svg", { width, height: HEAD + Math.min(rows.length, MOST_ROWS) * ROW + 6, role: "list", "aria-label": "Calls of the transaction" });
+      const step = tickStep(length);
+      for (let at = 0; at <= length * 1.0001; at += step) {
+        const x = scale.x(at);
+        svg.append(element("line", { class: "gridline", x1: x, x2: x, y1: HEAD - 6, y2: "100%" }));
+        svg.append(element("text", { class: "soft", x, y: 14, "text-anchor": at === 0 ? "start" : "middle" }, at === 0 ? "0" : duration(at)));
+      }
+      for (const [name, x] of columns) svg.append(element("text", { class: "soft", x, y: 14, "text-anchor": "end" }, name));
+      rows.slice(0, MOST_ROWS).forEach((call, place) => svg.append(row(call, place, scale, transaction, detail)));
+
+      const fact = (name, value) => element("span", {}, `${name} `, element("b", {}, value));
+      const parts = [
+        fact("transaction", `${transaction.trace}`), fact("class", transaction.text),
+        fact("start", `${(transaction.begin / 1e9).toFixed(6)} s`),
+        fact("response time", duration(transaction.end - transaction.begin)), fact("calls", String(transaction.calls)),
+        fact("every link right", probability(transaction.probability)),
+        fact("others in flight", String(transaction.concurrent)),
+        fact("complete", transaction.complete ? "yes" : "no"),
+      ];
+      parts[2].title = utc(transaction.begin / 1e9);
+      const notes = [];
+      const more = transaction.calls - Math.min(rows.length, MOST_ROWS);
+      if (more > 0) notes.push(element("p", { class: "hint" }, `${more} further calls are not drawn.`));
+      box.replaceChildren(element("div", { class: "facts" }, ...parts), element("div", { class: "chartbox" }, svg), ...notes, key());
+      detail.textContent = "";
+    };
+
+    const show = (transaction) => {
+      shown = transaction;
+      draw();
+    };
+
+    const stops = [theme.onChange(draw), theme.onResize(box, draw)];
+    return { show, close: () => { for (const stop of stops) stop(); } };
   };
-
-  const show = (transaction) => {
-    shown = transaction;
-    draw();
-  };
-
-  theme.onChange(draw);
-  theme.onResize(box, draw);
-
-  return { show };
 })();
