@@ -86,6 +86,14 @@ def test_tap_and_load_generator_tell_the_same_of_a_recorded_run(tmp_path):
     }
     assert hosts == {figure: by_users.figures[figure] for figure in hosts}
     assert {("app", "CPU busy"), ("db", "disk written"), ("machine", "CPU IO wait")} <= {f[:2] for f in hosts}
+    of_hosts = sum(v for f, v in hosts.items() if f.what == "CPU busy" and f.where != "machine")
+    busy = hosts[Figure("machine", "CPU busy", "%")]  # of two processors
+    outside = hosts[Figure("machine", "CPU outside the hosts", "% of one core")]
+    assert outside == pytest.approx(2 * busy - of_hosts)
+    disturbed = (
+        [f"other processes took {outside:.0f} % of a core of 2 from the hosts"] if outside > 50 else []
+    )
+    assert by_tap.flags == by_users.flags == disturbed
 
 
 def host_log(folder: Path, host: str, lines: list[str]) -> None:

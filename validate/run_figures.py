@@ -25,6 +25,7 @@ from tapscope.hostmon.fuse import by_window, cpu_by_window, host_of_node
 from tapscope.hostmon.load import load_host_files
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
+from tapscope.validate.outside import DISTURBED
 
 Ints = NDArray[np.int64]
 
@@ -124,6 +125,7 @@ def _by_load_generator(folder: Path, lead_ns: int, tail_ns: int) -> RunFigures:
     begin, end = _phase(manifest, start, answered, lead_ns, tail_ns, log)
     figures = _times(start, answered, begin, end)
     with _host_logs(folder) as run:
+        run.set_meta("manifest", manifest)
         figures |= _host_figures(run, begin, end, flags)
     return _made(folder, "load generator", manifest, begin, end, figures, flags)
 
@@ -235,6 +237,7 @@ def _host_figures(run: RunFile, begin_ns: int, end_ns: int, flags: list[str]) ->
             figures |= {Figure(host, name, "kB/s"): value * 1.024 for name, value in disk.items()}
     if whole is not None:
         figures |= _machine(run, whole, kinds[whole], edges)
+        figures |= _outside(figures, run.meta("manifest", {}).get("cpus"), flags)
     for host in sorted(kinds):
         covered = _covered(run, host, begin_ns, end_ns)
         if covered < COVERED:
@@ -251,6 +254,18 @@ def _machine(run: RunFile, host: str, kinds: set[str], edges_ns: Ints) -> dict[F
             figures[Figure(MACHINE, f"CPU {mode}", "%")] = float(values[0])
     disk = _disk(run, host, kinds, WHOLE_DISKS, edges_ns)
     return figures | {Figure(MACHINE, name, "kB/s"): value * 1.024 for name, value in disk.items()}
+
+
+def _outside(figures: dict[Figure, float], cpus: Any, flags: list[str]) -> dict[Figure, float]:
+    """What none of the hosts used of the machine: the tap's recorder, and what had no business there."""
+    busy = figures.get(Figure(MACHINE, "CPU busy", "%"))
+    if busy is None or not isinstance(cpus, int):
+        return {}
+    hosts = sum(v for f, v in figures.items() if f.what == "CPU busy" and f.where != MACHINE)
+    outside = max(busy * cpus - hosts, 0.0)
+    if outside > DISTURBED * 100 * cpus:
+        flags.append(f"other processes took {outside:.0f} % of a core of {cpus} from the hosts")
+    return {Figure(MACHINE, "CPU outside the hosts", "% of one core"): outside}
 
 
 def _disk(
