@@ -109,6 +109,30 @@ def test_the_same_input_gives_the_same_links(light):
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
+def test_another_salt_gives_the_same_links(busy):
+    """Also where every message brings values that nobody else has: counts in bounded memory must not depend
+    on the bits of a hash."""
+    calls, evidence = busy.tables["calls"], busy.tables["evidence"]
+    rng = np.random.default_rng(5)
+    message = np.repeat(calls["request"], 5)
+    noise = {
+        "message": message,
+        "slot": np.resize(np.arange(5, dtype=np.uint32) + 1000, len(message)),
+        "kind": np.full(len(message), int(TokenKind.NUMBER)),
+        "hash": rng.integers(1, 1 << 62, len(message), dtype=np.uint64),
+    }
+    order = np.argsort(np.concatenate([evidence["message"], message]), kind="stable")
+    plain = {
+        name: np.concatenate([column, noise[name].astype(column.dtype)])[order]
+        for name, column in evidence.items()
+        if name in noise
+    }
+    salted = {**plain, "hash": plain["hash"] * np.uint64(0x9E3779B97F4A7C15)}  # odd: one to one
+    first, second = links(calls, plain, EvidenceMode.ALL)[0], links(calls, salted, EvidenceMode.ALL)[0]
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
 def test_hard_facts_hold_for_every_link(busy):
     made = _match(busy, EvidenceMode.TIMING)
     calls = busy.tables["calls"]

@@ -38,22 +38,25 @@ Content::Content(const Problem& problem, Candidates& candidates)
 }
 
 void ValueCounts::fade(double keep) {
-    for (float& cell : cells_) cell *= static_cast<float>(keep);
+    for (auto* generation : {&young_, &old_}) {
+        for (float& times : generation->times) times *= static_cast<float>(keep);
+    }
 }
 
-void ValueCounts::add(std::uint64_t value) noexcept {
-    for (int row = 0; row < kRows; ++row) {
-        cells_[static_cast<std::size_t>(row) << kBits | (mix(value, row) >> (64 - kBits))] += 1;
+void ValueCounts::add(std::uint64_t value) {
+    if (young_.row.size() >= kMost) {
+        std::swap(young_, old_);
+        young_.row.clear(1024);
+        young_.times.clear();
     }
+    const auto at = static_cast<std::size_t>(young_.row.insert(value | 1));
+    if (at == young_.times.size()) young_.times.push_back(old_.of(value));
+    young_.times[at] += 1;
 }
 
 float ValueCounts::count(std::uint64_t value) const noexcept {
-    float least = std::numeric_limits<float>::max();
-    for (int row = 0; row < kRows; ++row) {
-        least = std::min(least,
-                         cells_[static_cast<std::size_t>(row) << kBits | (mix(value, row) >> (64 - kBits))]);
-    }
-    return least;
+    const float times = young_.of(value);
+    return times > 0 ? times : old_.of(value);
 }
 
 void Content::bind(double keep) {

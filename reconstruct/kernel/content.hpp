@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "key_map.hpp"
 #include "problem.hpp"
 #include "recall.hpp"
 
@@ -29,17 +30,26 @@ struct Affinity {
     }
 };
 
-// How often a value came lately, in bounded memory: a count-min sketch (Cormode and Muthukrishnan 2005), whose answer
-// is never too low. Rare values are what counts as evidence; where it is full, they look more common than they are.
+// How often a value came lately, in bounded memory. Counts are exact as long as fewer values than kMost come between
+// two uses of one; a value that was not seen for so long is a new one. Nothing depends on the bits of the hash, which
+// the salt makes different in every run.
 class ValueCounts {
 public:
     void fade(double keep);
-    void add(std::uint64_t value) noexcept;
+    void add(std::uint64_t value);
     float count(std::uint64_t value) const noexcept;
 
 private:
-    static constexpr int kRows = 3, kBits = 17;  // 1.5 MB
-    std::vector<float> cells_ = std::vector<float>(static_cast<std::size_t>(kRows) << kBits, 0.0f);
+    static constexpr std::int32_t kMost = 1 << 16;  // 4 MB, both generations
+    struct Generation {
+        KeyMap row;
+        std::vector<float> times;
+        float of(std::uint64_t value) const noexcept {
+            const auto at = row.find(value | 1);
+            return at == kNone ? 0.0f : times[static_cast<std::size_t>(at)];
+        }
+    };
+    Generation young_, old_;
 };
 
 class Content {
