@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "load-hosts": "tapscope.cli.commands.load_hosts:load_hosts",
     "hosts": "tapscope.cli.commands.hosts:hosts",
     "capture": "tapscope.cli.commands.capture:capture",
+    "threads": "tapscope.cli.commands.threads:threads",
     "testbed": "tapscope.cli.commands.testbed:testbed",
     "monitors": "tapscope.validate.monitors.install.commands:monitors",
     "completion": "tapscope.cli.commands.completion:completion",

@@ -44,6 +44,8 @@ class TraceOptions:
     self_check: bool = True
     threads: int = 1
     """That read packets; 0: one per core, at most 4. Not stored: the tables are the same for any number."""
+    thread_logs: tuple[Path, ...] = ()
+    """Of the servers: parents are told by them, and nothing is matched."""
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
@@ -56,6 +58,7 @@ class TraceOptions:
             "keep_evidence": self.keep_evidence,
             "reorder_window_ns": self.reorder_window_ns,
             "self_check": self.self_check,
+            "thread_logs": [str(path) for path in self.thread_logs],
         }
 
 
@@ -182,6 +185,8 @@ def reconstruct(
     run: RunFile, captured: CaptureTables, options: TraceOptions, progress: Progress | None = None
 ) -> Reconstruction:
     """Rebuild calls, links, traces and loads from captured messages and store them."""
+    if options.thread_logs:
+        return _by_threads(run, captured, options, progress)
     from tapscope.reconstruct import run as reconstruction
 
     made = reconstruction.trace(
@@ -192,6 +197,20 @@ def reconstruct(
     )
     store_reconstruction(run, made, captured.connections, options)
     return made
+
+
+def _by_threads(
+    run: RunFile, captured: CaptureTables, options: TraceOptions, progress: Progress | None
+) -> Reconstruction:
+    from tapscope.reconstruct.threads import log
+    from tapscope.reconstruct.threads import run as by_threads
+
+    logs = log.read(options.thread_logs, progress=told(progress, "reading thread logs"))
+    found = by_threads.trace(captured, logs)
+    store_reconstruction(run, found.made, captured.connections, options)
+    lost = sum(process.lost for process in logs.processes)
+    run.set_meta("threads", {"logs": len(logs.processes), "records_lost": lost, "refused": found.refused})
+    return found.made
 
 
 def store_reconstruction(

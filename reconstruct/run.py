@@ -57,6 +57,11 @@ def trace(
     made, counters = links(
         found.calls, tables.evidence, mode, min_probability=min_probability, progress=progress
     )
+    return assemble(found, made, counters)
+
+
+def assemble(found: topology.Topology, made: Table, counters: dict[str, int]) -> Reconstruction:
+    """Trees of the links `made`, and every table checked."""
     trees, tree_calls = traces.traces(found.calls, made)
     for name, table in (("calls", found.calls), ("nodes", found.nodes), ("links", made), ("traces", trees)):
         check(name, {column: np.asarray(values) for column, values in table.items()})

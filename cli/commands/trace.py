@@ -76,6 +76,15 @@ from tapscope.store.codes import EvidenceMode
     help="Instead of packets read a span table, also gzipped (docs/spans.md). May be given several times.",
 )
 @click.option(
+    "--thread-log",
+    "thread_logs",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Thread logs of the servers (files or folders, docs/threads.md): parents by them, exactly, and "
+    "nothing is matched. May be given several times.",
+)
+@click.option(
     "--self-check/--no-self-check",
     default=True,
     show_default=True,
@@ -97,6 +106,7 @@ def trace(
     keep_evidence: bool,
     follow: bool,
     spans: tuple[Path, ...],
+    thread_logs: tuple[Path, ...],
     self_check: bool,
     force: bool,
     as_json: bool,
@@ -106,7 +116,8 @@ def trace(
     INPUT is a capture file (pcap or pcapng, also compressed), several of them (merged in time order), or a
     run directory: then the captures in it are read, the host logs in its hosts/ are loaded, and its
     manifest.json describes the run. Event logs are not touched; compare with them by `tapscope validate`.
-    With --spans a table of calls is matched instead, each service by its own clock.
+    With --spans a table of calls is matched instead, each service by its own clock. With --thread-log
+    the parents are not matched but read off logs of the servers' threads.
 
     Prints a table of the nodes found, how much to expect right, and what the tap lost. Exit status 3: done,
     but too much is missing or not understood.
@@ -122,6 +133,8 @@ def trace(
             "A span table holds no packets: --port-map, --tls-keylog, --follow, --keep-text and "
             "--keep-evidence do not apply."
         )
+    if spans and thread_logs:
+        raise click.UsageError("Thread logs go with packets: give either --thread-log or --spans.")
     options = pipeline.TraceOptions(
         EvidenceMode[evidence.upper()],
         min_probability,
@@ -132,8 +145,9 @@ def trace(
         tls_keylog,
         reorder_window,
         follow,
-        self_check,
+        self_check and not thread_logs,
         threads,
+        thread_logs,
     )
     with progress_bar() as progress:
         if spans:

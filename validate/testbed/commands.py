@@ -229,6 +229,9 @@ def _listed() -> str:
     help="Without the mirror there is no capture and no truth: what the tap itself costs the servers.",
 )
 @click.option("--midstream", is_flag=True, help="Begin the capture when the servers are connected already.")
+@click.option(
+    "--record-threads", is_flag=True, help="Record the servers' threads: logs in threads/ (docs/threads.md)."
+)
 @click.option("--keep-unscrubbed", is_flag=True, help="Also keep the capture with the request ids in it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
 @click.pass_context

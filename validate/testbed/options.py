@@ -55,6 +55,7 @@ class Options:
     mirror: bool = True
     midstream: bool = False
     keep_unscrubbed: bool = False
+    record_threads: bool = False
     cpu_quota: dict[str, float] = field(default_factory=dict)
 
     def check(self) -> None:

@@ -59,6 +59,8 @@ class Launcher:
     groups: Groups
     logs: Path
     started: list[Process] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of every program that is started from now on."""
 
     def start(
         self,
@@ -83,7 +85,7 @@ class Launcher:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, **self.variables, **(env or {})},
                 start_new_session=True,
             )
         process = Process(name, handle, log)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.validate.threads import record
 
 from . import faults, hosts, leftovers, parts, scenarios, scrub, truth
 from .cgroups import NEIGHBOUR, Groups
@@ -155,9 +156,16 @@ class _Session:
             (out / "hosts" / host / "collectl").mkdir(parents=True)
         (out / "truth").mkdir()
         tap = Tap.start(paths, self.raw, self.launcher) if options.mirror and not options.midstream else None
+        if options.record_threads:
+            # Beside the other scratch files, but open to all: servers give up root before they serve.
+            threads = record.folder_for_logs(
+                Path(tempfile.mkdtemp(prefix="tapscope-threads-", dir="/var/tmp"))
+            )
+            self.launcher.variables = record.environment(threads)
         for server in self.servers:
             self.say(f"{server.title} on {server.host}")
             server.start(self.bench)
+        self.launcher.variables = {}
         if options.mirror and tap is None:
             tap = Tap.start(paths, self.raw, self.launcher)
         recorders = self._record_hosts()
@@ -172,6 +180,8 @@ class _Session:
             process.stop()
         for server in reversed(self.servers):
             self.manifest |= server.finish(self.bench)
+        if options.record_threads:
+            shutil.move(threads, out / "threads")
         if not options.monitors:
             shutil.rmtree(out / "events", ignore_errors=True)
         self._write_faults()

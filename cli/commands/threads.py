@@ -1,0 +1,122 @@
+"""`tapscope threads`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from tapscope.cli.options import JSON
+from tapscope.store.errors import ExitCode
+
+
+@click.group()
+def threads() -> None:
+    """Record which thread sends and receives on which TCP connection, and use it as exact truth."""
+
+
+LOGS = click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
+
+
+@threads.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    metavar="DIR",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the logs, one per process.",
+)
+@click.option("--print-env", is_flag=True, help="Print the variables for a service's unit file instead.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def record(folder: Path, print_env: bool, command: tuple[str, ...]) -> int:
+    """Run COMMAND and record the threads of it and of all processes that it starts (Linux, glibc).
+
+    \b
+    tapscope threads record -o logs -- apachectl -D FOREGROUND
+    tapscope threads record -o logs --print-env >> /etc/default/tomcat10
+
+    Only who, where, when and how many bytes is noted, never what. Servers that use io_uring or make system
+    calls without libc are not seen; their logs say how many bytes went by unseen.
+    """
+    from tapscope.validate.threads import record as recorder
+
+    if print_env == bool(command):
+        raise click.UsageError("Give either a COMMAND behind `--`, or --print-env.")
+    if print_env:
+        variables = recorder.environment(recorder.folder_for_logs(folder), {})
+        for name, value in variables.items():
+            click.echo(f"{name}={shlex.quote(value)}")
+        return ExitCode.DONE
+    recorder.execute(folder, command)
+    return ExitCode.DONE
+
+
+@threads.command()
+@LOGS
+@click.option(
+    "-o",
+    "--output",
+    metavar="CALLS.csv",
+    type=click.Path(path_type=Path),
+    help="Also write one row per call, with its parent.",
+)
+@JSON
+def paths(logs: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
+    """Calls and their parents from thread LOGS (files or folders) alone, without a capture.
+
+    Exit status 3: a process was refused, because its threads go back and forth between requests.
+    """
+    from tapscope.cli.output import print_json
+    from tapscope.reconstruct.threads import log
+    from tapscope.validate.threads import logged
+
+    found = logged.paths(log.read(logs))
+    if output is not None:
+        logged.write(found, output)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        for name, value in found.summary.items():
+            click.echo(f"{name:44} {value}")
+        for sentence in found.refused:
+            click.echo(f"tapscope: {sentence}.", err=True)
+    return ExitCode.LOW_QUALITY if found.refused else ExitCode.DONE
+
+
+@threads.command()
+@click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Path))
+@LOGS
+@click.option(
+    "-o",
+    "--output",
+    metavar="CALLS.csv.gz",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Truth file to write, as `tapscope validate --truth` reads it.",
+)
+@JSON
+def truth(run_path: Path, logs: tuple[Path, ...], output: Path, as_json: bool) -> int:
+    """A truth file for a run from thread LOGS: which transaction every call of the capture belongs to.
+
+    Exit status 3: a process was refused, and calls have no transaction for it.
+    """
+    from dataclasses import asdict
+
+    from tapscope.cli.output import print_json
+    from tapscope.reconstruct.threads import log
+    from tapscope.validate.threads import truth as thread_truth
+
+    found = thread_truth.write(run_path, log.read(logs), output)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        click.echo(f"{found.placed} of {found.calls} calls in {found.transactions} transactions")
+        for name, value in sorted(found.counters.items()):
+            if value:
+                click.echo(f"{name:44} {value}")
+        for sentence in found.refused:
+            click.echo(f"tapscope: {sentence}.", err=True)
+    return ExitCode.LOW_QUALITY if found.refused else ExitCode.DONE

@@ -1,0 +1,58 @@
+"""Traces from a capture and thread logs: the calls of the one, the parents by the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tapscope.capture import CaptureTables
+from tapscope.reconstruct import pair, topology
+from tapscope.reconstruct.match.cycles import circling
+from tapscope.reconstruct.run import Reconstruction, assemble
+from tapscope.reconstruct.threads import parents, wire
+from tapscope.reconstruct.threads.log import ThreadLogs
+from tapscope.reconstruct.threads.parents import Why
+from tapscope.reconstruct.threads.sides import sides
+from tapscope.store.codes import LinkKind
+from tapscope.store.tables import Table
+
+
+@dataclass
+class ThreadTraces:
+    """Reconstruction, and one sentence per process that had to be refused."""
+
+    made: Reconstruction
+    refused: list[str]
+
+
+def trace(tables: CaptureTables, logs: ThreadLogs) -> ThreadTraces:
+    """Rebuild calls and traces of a capture; which call made which is told by thread logs alone."""
+    found = topology.find(
+        pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses
+    )
+    ranges, counters = wire.ranges(found.calls, tables.connections, tables.messages, tables.addresses, logs)
+    told = parents.find(sides(ranges, logs), logs)
+    counters = {**logs.counters, **counters, **told.counters}
+    links = _links(found.calls, told)
+    return ThreadTraces(assemble(found, links, counters), told.refused)
+
+
+def _links(calls: Table, told: parents.Parents) -> Table:
+    """The contract table. A link by threads is certain: probability 1; where there is none, nothing is
+    guessed. A call of a node that serves nobody, or that its process made on its own, is a root."""
+    count = len(told.parent)
+    parent = told.parent.copy()
+    parent[circling(parent, np.ones(count))] = -1  # clocks of two hosts that contradict one another
+    entry = ~np.isin(calls["client_node"], calls["server_node"])
+    root = (told.why == Why.OWN) | ((told.why == Why.NOT_LOGGED) & entry)
+    kind = np.where(parent >= 0, int(LinkKind.LINKED), int(LinkKind.UNKNOWN))
+    kind[root] = int(LinkKind.ROOT)
+    return {
+        "child": np.arange(count, dtype=np.int64),
+        "parent": parent,
+        "kind": kind.astype(np.uint8),
+        "probability": np.where(kind == int(LinkKind.UNKNOWN), 0.0, 1.0),
+        "runner_up": np.full(count, -1, dtype=np.int64),
+        "runner_up_probability": np.zeros(count, dtype=np.float64),
+    }

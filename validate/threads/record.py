@@ -1,0 +1,55 @@
+"""Running programs with the thread recorder in front of libc (LD_PRELOAD)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+
+from tapscope.store.errors import ExitCode, TapscopeError
+
+LIBRARY = "libtapscope_threads.so"
+FOLDER_VARIABLE = "TAPSCOPE_THREADS_DIR"
+
+
+def library() -> Path:
+    """The recorder. TapscopeError where it was not built (it needs Linux)."""
+    path = Path(str(resources.files("tapscope.validate.threads").joinpath(LIBRARY)))
+    if not path.exists():
+        raise TapscopeError(
+            "the thread recorder is not installed",
+            path=path,
+            remedy="Install tapscope on Linux with glibc; the recorder is built there.",
+        )
+    return path
+
+
+def folder_for_logs(folder: Path) -> Path:
+    """Makes a folder into which every user may write: servers give up root before they serve."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.access(folder, os.W_OK) and folder.stat().st_uid == os.geteuid():
+        folder.chmod(0o1777)
+    return folder.resolve()
+
+
+def environment(folder: Path, given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables under which a program is recorded; `given` is what it is started with otherwise."""
+    before = (os.environ if given is None else given).get("LD_PRELOAD", "")
+    preload = ":".join(filter(None, [str(library()), before]))
+    return {"LD_PRELOAD": preload, FOLDER_VARIABLE: str(folder)}
+
+
+def execute(folder: Path, command: Sequence[str]) -> None:
+    """Replaces this process by the command, recorded. TapscopeError when it cannot be started."""
+    variables = environment(folder_for_logs(folder))
+    sys.stdout.flush()
+    try:
+        os.execvpe(command[0], list(command), {**os.environ, **variables})
+    except OSError as error:
+        raise TapscopeError(
+            f"{command[0]} cannot be started: {error.strerror}",
+            remedy="Check the command behind `--`.",
+            exit_code=ExitCode.USAGE,
+        ) from error
