@@ -40,6 +40,7 @@ FACTORS = {
     "mirror": Factor(
         "the tap itself: mirror port and capture", ("--no-mirror",), ("--mirror",), tapped=False
     ),
+    "threads": Factor("the thread recorder in front of all servers", (), ("--record-threads",)),
     "nothing": Factor("nothing: what two runs of the same differ in", (), ()),
 }
 """What a study can be about. `nothing` tells how far the machine itself can be trusted."""
