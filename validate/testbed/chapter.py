@@ -13,7 +13,7 @@ from tapscope.store.errors import TapscopeError
 from tapscope.validate import drawings
 from tapscope.validate.run_figures import ENTRY
 
-from .chapter_agreement import agreement, requests, verdicts
+from .chapter_agreement import agreement, clocks, requests, verdicts
 from .chapter_costs import study
 from .markdown import image, table
 from .sweep import Workload
@@ -35,6 +35,7 @@ def write(
         *agreement(workloads, figures),
         *verdicts(workloads),
         *requests(workloads),
+        *clocks(workloads),
         *_paths(workloads),
     ]
     for folder in studies:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tapscope.store.runfile import RunFile
 from tapscope.validate import drawings
+from tapscope.validate.event_calls import TIERS
 
 from .markdown import image, table
 from .sweep import Workload
@@ -21,6 +22,13 @@ READINGS = {
     "concurrent_at_wire": "senders, at the wire",
 }
 """Readings of the queue length that the chapter shows, by their name in the JSON of `validate`."""
+STAMPS = {
+    "sent": "caller sends",
+    "arrive": "server takes up",
+    "depart": "server is done",
+    "received": "caller has it",
+}
+"""Stamps of a call by their name in the JSON of `validate`, in order of time."""
 R_BAR, BIAS_BAR_PERCENT = 0.999, 1.0
 SHOWN_S = 10
 """Seconds of each run that the figures show: those around the longest queue of the entry tier."""
@@ -124,19 +132,33 @@ def verdicts(found: Sequence[Workload]) -> list[str]:
 
 
 def requests(found: Sequence[Workload]) -> list[str]:
-    """Where the logs' stamps sit relative to the wire, request by request."""
-    stamps = {"arrive": "arrival", "depart": "departure"}
+    """Where the logs' stamps sit relative to the wire, request by request, and the clocks of their hosts."""
     rows = []
     for workload in found:
         for place, each in enumerate(workload.validation["requests"]):
-            got = [each.get(name) or {} for name in stamps]
+            got = [each.get(name) or {} for name in STAMPS]
             values = [None if g.get(q) is None else g[q] / 1e6 for g in got for q in ("median_ns", "p99_ns")]
             rows.append((place, [each["tier"], workload.users, each["matched"], *values]))
     head = [
         "tier",
         "users",
         "requests",
-        *(f"{s}, {q} ms" for s in stamps.values() for q in ("median", "p99")),
+        *(f"{s}: {q} ms" for s in STAMPS.values() for q in ("median", "p99")),
     ]
     ordered = [row for _, row in sorted(rows, key=lambda row: row[0])]
-    return ["### Request by request: log minus tap", "", *table(head, ordered)]
+    return ["### Request by request: log minus wire, clock removed", "", *table(head, ordered)]
+
+
+def clocks(found: Sequence[Workload]) -> list[str]:
+    """What was taken for the clocks of the logs' hosts. On the testbed the truth is known: one clock."""
+    rows = []
+    for workload in found:
+        for each in workload.validation["clocks"]:
+            first = (each["lines"] or [{}])[0]
+            offset, drift = first.get("offset_ns"), first.get("drift_ppb")
+            values = [None if v is None else v / 1e6 for v in (offset, each["error_ns"])]
+            rows.append([each["of"], workload.users, each["method"], *values, drift, len(each["steps"])])
+    head = ["log of", "users", "found by", "offset ms", "error ms", "drift ppb", "steps"]
+    rows.sort(key=lambda row: TIERS.index(row[0]) if row[0] in TIERS else -1)
+    text = "All hosts of the testbed have one clock: every offset, drift and step found here is an error."
+    return ["### Clocks", "", text, "", *table(head, rows)]
