@@ -265,7 +265,7 @@ class SynchronousWrites(Burden):
     """Writes that go to the disk at once, by so many processes that its queue is full."""
 
     program = "write"
-    settings = {"workers": 64, "block_kib": 2048, "most_mib": 8192}  # noqa: RUF012
+    settings = {"workers": 96, "block_kib": 4096, "most_mib": 8192}  # noqa: RUF012
 
 
 class Crowd(Burden):
