@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import socket
@@ -142,6 +143,13 @@ def test_a_campaign_asks_for_new_seeds_whatever_else_it_runs(tmp_path: Path) -> 
     assert len(set(seeds)) == len(seeds) == 3 * len(faults.KINDS)
     part = list(fault_campaign.FaultCampaign(tmp_path, ("clock",), 3, 40, 20.0).runs())
     assert part == [one for one in whole if one[0].name.startswith("clock-")]
+
+
+def test_kinds_that_are_joined_share_their_runs(tmp_path: Path) -> None:
+    [(folder, words)] = fault_campaign.FaultCampaign(tmp_path, ("stop+dirty+cpu@web",), 1, 40, 20.0).runs()
+    assert folder.name == "stop+dirty+cpu@web-1"
+    specs = [word for before, word in itertools.pairwise(words) if before == "--fault"]
+    assert specs == ["stop", "dirty@web", "dirty@app", "cpu@web"]
 
 
 def test_a_campaign_without_runs_judges_nothing(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def test_wrong_claims_are_counted_against_the_findings(path, tmp_path) -> None:
     never = faults.validate(path, record(tmp_path, [(2.0, 2.3, NODE_NAMES[2], "stop")]))
     assert never.faults[0].found is None
     assert (never.false, never.findings) == (["node stood still"], 1)
+    at_two = faults.validate(path, record(tmp_path, [(2.0, 2.3, "web", "stop"), (3.0, 3.3, "db", "stop")]))
+    assert set(fault_tables.as_json([at_two])["by_kind"]) == {"stop@web", "stop@db"}
     told = fault_tables.as_json([elsewhere, never])
     assert told["confusion"] == {"gc": {"node stood still": 1}, "stop": {"(missed)": 1}}
     assert (told["all"]["caused"], told["all"]["found"], told["precision"]) == (2, 1, 0.5)

@@ -30,18 +30,20 @@ def wilson(good: int, of: int) -> tuple[float, float]:
 
 
 def as_json(scores: Sequence[FaultScore]) -> dict[str, Any]:
-    """Figures by kind and over all kinds, and every fault. NaN (a share of nothing) becomes None."""
+    """Figures by kind (KIND@HOST for one at several hosts) and over all kinds, and every fault.
+
+    NaN (a share of nothing) becomes None.
+    """
     faults = [fault for score in scores for fault in score.faults]
-    kinds = _kinds(faults)
+    kinds = _by_kind(faults)
     hours = sum(score.quiet_ns for score in scores) / HOUR_NS
     false = Counter(cause for score in scores for cause in score.false)
     return {
         "runs": [score.run for score in scores],
         "all": _figures(faults),
-        "by_kind": {kind: _figures([fault for fault in faults if fault.kind == kind]) for kind in kinds},
+        "by_kind": {kind: _figures(those) for kind, those in kinds.items()},
         "confusion": {
-            kind: dict(Counter(fault.named or MISSED for fault in faults if fault.kind == kind))
-            for kind in kinds
+            kind: dict(Counter(fault.named or MISSED for fault in those)) for kind, those in kinds.items()
         },
         "short_faults": sum(score.short_faults for score in scores),
         "joined_faults": sum(score.joined for score in scores),
@@ -127,14 +129,24 @@ def _calm(scores: Sequence[FaultScore]) -> dict[str, Any]:
 def _confusion(counted: dict[str, dict[str, int]]) -> Table:
     named = sorted({cause for row in counted.values() for cause in row}, key=lambda c: (c == MISSED, c))
     rows = [
-        [f"{kind} ({RIGHT.get(kind, 'unknown')})", *(row.get(cause, 0) or "" for cause in named)]
+        [
+            f"{kind} ({RIGHT.get(kind.partition('@')[0], 'unknown')})",
+            *(row.get(cause, 0) or "" for cause in named),
+        ]
         for kind, row in counted.items()
     ]
     return "Named cause by kind of fault", ["fault (right cause)", *named], rows
 
 
-def _kinds(faults: Sequence[Fault]) -> list[str]:
-    return sorted({fault.kind for fault in faults})
+def _by_kind(faults: Sequence[Fault]) -> dict[str, list[Fault]]:
+    hosts: dict[str, set[str]] = {}
+    for fault in faults:
+        hosts.setdefault(fault.kind, set()).add(fault.host)
+    found: dict[str, list[Fault]] = {}
+    for fault in faults:
+        several = len(hosts[fault.kind]) > 1
+        found.setdefault(f"{fault.kind}@{fault.host}" if several else fault.kind, []).append(fault)
+    return dict(sorted(found.items()))
 
 
 def _figures(faults: Sequence[Fault]) -> dict[str, Any]:

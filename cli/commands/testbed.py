@@ -9,7 +9,7 @@ import click
 
 from tapscope.cli.options import JSON
 from tapscope.validate.testbed.commands import run, testbed
-from tapscope.validate.testbed.faults import KINDS
+from tapscope.validate.testbed.faults import KINDS, split
 from tapscope.validate.testbed.study import FACTORS
 
 
@@ -78,13 +78,18 @@ def study(
 def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
     kinds = tuple(KINDS) if value is None else tuple(kind.strip() for kind in value.split(","))
     for kind in kinds:
-        if kind not in KINDS:
-            raise click.BadParameter(f"{kind!r} is none of {', '.join(KINDS)}")
+        for part in kind.split("+"):
+            split(part)
     return kinds
 
 
 @testbed.command(short_help="Cause faults of every kind, and judge the findings by them.")
-@click.option("--kinds", callback=_kinds, metavar="KIND,...", help=f"Of {', '.join(KINDS)}; all by default.")
+@click.option(
+    "--kinds",
+    callback=_kinds,
+    metavar="KIND,...",
+    help=f"Of {', '.join(KINDS)}, also KIND@HOST; all by default. KIND+KIND: in the same runs.",
+)
 @click.option(
     "--repetitions", type=click.IntRange(1, 99), default=5, show_default=True, help="Runs of each kind."
 )

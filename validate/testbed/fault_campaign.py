@@ -21,7 +21,8 @@ USUAL = ("--users", "100", "--think", "1", "--warmup", "6")
 
 @dataclass(frozen=True)
 class FaultCampaign:
-    """What is run. seconds: length of each run phase; repetitions: runs of each kind."""
+    """What is run. kinds: KIND[@HOST], or several of them joined by + that come in turns in the same runs;
+    seconds: length of each run phase; repetitions: runs of each."""
 
     out: Path
     kinds: Sequence[str]
@@ -33,10 +34,14 @@ class FaultCampaign:
         """Directory and options of every run: all kinds once, then all kinds again."""
         for repetition in range(1, self.repetitions + 1):
             for kind in self.kinds:
-                # A kind's seeds do not depend on which other kinds are asked for.
-                seed = self.seed + 100 * list(faults.KINDS).index(kind) + repetition
+                parts = kind.split("+")
+                # Seeds do not depend on which other kinds are asked for.
+                number = list(faults.KINDS).index(faults.split(parts[0])[0]) + len(faults.KINDS) * (
+                    len(parts) - 1
+                )
+                seed = self.seed + 100 * number + repetition
                 words = [*USUAL, "--seconds", f"{self.seconds:g}", "--seed", str(seed)]
-                for spec in SPECS.get(kind, (kind,)):
+                for spec in (spec for part in parts for spec in SPECS.get(part, (part,))):
                     words += ["--fault", spec]
                 yield self.out / f"{kind}-{repetition}", words
 
