@@ -12,6 +12,8 @@ import pytest
 from tapscope.cli.main import run as tapscope
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
+from tapscope.validate import run_figures
+from tapscope.validate.run_figures import Figure
 from tapscope.validate.testbed import campaign, chapter, markdown, study, sweep
 
 LIGHT = Path(__file__).resolve().parent.parent / "pcaps" / "testbed_light"
@@ -101,6 +103,32 @@ def swept(tmp_path_factory) -> list[sweep.Workload]:
     found = sweep.sweep([40], 10, [], out, say=said.append)
     assert [text.split()[1] for text in said] == ["trace", "validate"]
     return found
+
+
+def test_tap_and_load_generator_tell_the_same_of_a_recorded_run(swept):
+    by_tap = swept[0].figures
+    by_users = run_figures.read(LIGHT)
+    assert (by_tap.observer, by_users.observer) == ("tap", "load generator")
+    assert by_tap.seconds == by_users.seconds
+    for what, unit, apart in (("throughput", "1/s", 0.1), ("response time, mean", "ms", 1.0)):
+        name = Figure("entry", what, unit)
+        assert by_tap.figures[name] == pytest.approx(by_users.figures[name], abs=apart)
+    # The load generator's time has the wire and its own scheduling in it.
+    name = Figure("entry", "response time, p50", "ms")
+    assert 0 < by_users.figures[name] - by_tap.figures[name] < 1.0
+    hosts = {
+        figure: value for figure, value in by_tap.figures.items() if figure.what.startswith(("CPU", "disk"))
+    }
+    assert hosts == {figure: by_users.figures[figure] for figure in hosts}
+    assert {("app", "CPU busy"), ("db", "disk written"), ("machine", "CPU IO wait")} <= {f[:2] for f in hosts}
+    of_hosts = sum(v for f, v in hosts.items() if f.what == "CPU busy" and f.where != "machine")
+    busy = hosts[Figure("machine", "CPU busy", "%")]  # of two processors
+    outside = hosts[Figure("machine", "CPU outside the hosts", "% of one core")]
+    assert outside == pytest.approx(2 * busy - of_hosts)
+    disturbed = (
+        [f"other processes took {outside:.0f} % of a core of 2 from the hosts"] if outside > 50 else []
+    )
+    assert by_tap.flags == by_users.flags == disturbed
 
 
 def rows_of(page: str, title: str) -> list[dict[str, str]]:

@@ -10,7 +10,6 @@ import pytest
 from simulator import START_NS, Simulation, simulate
 
 from tapscope.cli.main import run as tapscope
-from tapscope.cli.pipeline import TraceOptions, trace
 from tapscope.hostmon.load import load_host_files
 from tapscope.store.codes import CallFlag
 from tapscope.store.errors import ExitCode, TapscopeError
@@ -19,7 +18,6 @@ from tapscope.validate import comparison, run_figures
 from tapscope.validate.run_figures import Figure
 
 SECOND = 1_000_000_000
-LIGHT = Path(__file__).resolve().parent.parent / "pcaps" / "testbed_light"
 PHASE = (START_NS + SECOND, START_NS + 3 * SECOND)
 
 
@@ -68,32 +66,6 @@ def test_more_can_be_left_out_and_not_all(sides):
     assert shorter.seconds == 0.5
     with pytest.raises(TapscopeError, match="no request was answered in the time that is left"):
         run_figures.read(sides[0][0], lead_ns=3 * SECOND)
-
-
-def test_tap_and_load_generator_tell_the_same_of_a_recorded_run(tmp_path):
-    by_tap = run_figures.read(trace([LIGHT], tmp_path / "light.db", TraceOptions(self_check=False)))
-    by_users = run_figures.read(LIGHT)
-    assert (by_tap.observer, by_users.observer) == ("tap", "load generator")
-    assert by_tap.seconds == by_users.seconds
-    for what, unit, apart in (("throughput", "1/s", 0.1), ("response time, mean", "ms", 1.0)):
-        name = Figure("entry", what, unit)
-        assert by_tap.figures[name] == pytest.approx(by_users.figures[name], abs=apart)
-    # The load generator's time has the wire and its own scheduling in it.
-    name = Figure("entry", "response time, p50", "ms")
-    assert 0 < by_users.figures[name] - by_tap.figures[name] < 1.0
-    hosts = {
-        figure: value for figure, value in by_tap.figures.items() if figure.what.startswith(("CPU", "disk"))
-    }
-    assert hosts == {figure: by_users.figures[figure] for figure in hosts}
-    assert {("app", "CPU busy"), ("db", "disk written"), ("machine", "CPU IO wait")} <= {f[:2] for f in hosts}
-    of_hosts = sum(v for f, v in hosts.items() if f.what == "CPU busy" and f.where != "machine")
-    busy = hosts[Figure("machine", "CPU busy", "%")]  # of two processors
-    outside = hosts[Figure("machine", "CPU outside the hosts", "% of one core")]
-    assert outside == pytest.approx(2 * busy - of_hosts)
-    disturbed = (
-        [f"other processes took {outside:.0f} % of a core of 2 from the hosts"] if outside > 50 else []
-    )
-    assert by_tap.flags == by_users.flags == disturbed
 
 
 def host_log(folder: Path, host: str, lines: list[str]) -> None:
@@ -163,11 +135,11 @@ def test_lossy_and_unlike_runs_are_named(sides, worlds, tmp_path):
                 "UPDATE call SET flags = flags | ? WHERE id < 3", (int(CallFlag.LOST_RESPONSE),)
             )
         manifest = run.meta("manifest")
-        run.set_meta("manifest", manifest | {"options": manifest["options"] | {"users": 300}})
+        run.set_meta("manifest", manifest | {"options": manifest["options"] | {"monitors": None, "new": 1}})
     found = comparison.compare(a[:3], [b[0], lossy, b[2]])
     assert "B lossy.db: 17 packets dropped by the recorder" in found.notes
     assert "B lossy.db: 3 responses lost" in found.notes
-    assert "the runs of B differ in users" in found.notes
+    assert "the runs of B differ in monitors" in found.notes
 
 
 def asked(folder: Path, rows: list[tuple[float, float]]) -> Path:

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -24,6 +24,7 @@ def simulated(seed: int, studies: int, runs: int, change: float) -> tuple[np.nda
     return a, b + change
 
 
+@settings(max_examples=40)
 @given(RUNS, RUNS)
 def test_independent_runs_are_compared_by_welchs_test(a, b):
     ours = effects.compare(np.array(a), np.array(b), paired=False)
@@ -39,6 +40,7 @@ def test_independent_runs_are_compared_by_welchs_test(a, b):
     assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high), abs=1e-7)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(1, 400), st.integers(1, 400)), min_size=2, max_size=12))
 def test_pairs_are_compared_by_their_differences(pairs):
     a, b = np.array(pairs, dtype=float).T
@@ -57,7 +59,7 @@ def test_pairs_are_compared_by_their_differences(pairs):
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("runs", [3, 6])
 def test_intervals_hold_the_true_change_in_95_of_100_studies(paired, runs):
-    studies, change = 1000, 1.7
+    studies, change = 500, 1.7
     a, b = simulated(runs, studies, runs, change)
     if not paired:  # pairs broken up: the next study's runs, so that nothing is shared
         b = np.roll(b, 1, axis=0)
@@ -65,18 +67,18 @@ def test_intervals_hold_the_true_change_in_95_of_100_studies(paired, runs):
     for one, other in zip(a, b, strict=True):
         effect = effects.compare(one, other, paired=paired)
         held += effect.low <= change <= effect.high
-    # Four standard deviations of a share of 1000 at 0.95 are 0.028. Welch's test is known to be somewhat
+    # Four standard deviations of a share of 500 at 0.95 are 0.039. Welch's test is known to be somewhat
     # cautious with three runs a side.
-    assert 0.95 - 0.028 <= held / studies <= 0.95 + (0.028 if paired else 0.035)
+    assert 0.95 - 0.039 <= held / studies <= 0.95 + 0.039
 
 
 def test_the_power_that_is_promised_is_the_share_of_studies_that_see_the_change():
-    runs, studies = 5, 800
+    runs, studies = 5, 500
     error = math.sqrt(2 * 2**2 / runs)  # of the difference of a pair, known here
     for change in (1.0, 3.0, 5.0):
         a, b = simulated(int(change), studies, runs, change)
         seen = np.mean([effects.compare(x, y, paired=True).p < 0.05 for x, y in zip(a, b, strict=True)])
-        assert effects.power(change, error, runs - 1) == pytest.approx(seen, abs=0.05)
+        assert effects.power(change, error, runs - 1) == pytest.approx(seen, abs=0.07)
 
 
 def test_the_smallest_change_is_the_one_with_the_power_asked_for():
@@ -94,7 +96,7 @@ def test_the_power_is_that_of_the_noncentral_t_distribution():
 
 
 def test_pairs_see_smaller_changes_than_the_same_runs_taken_apart():
-    a, b = simulated(9, 200, 6, 1.0)
+    a, b = simulated(9, 100, 6, 1.0)
     smallest = {
         paired: np.mean(
             [effects.compare(x, y, paired=paired).smallest_percent for x, y in zip(a, b, strict=True)]

@@ -205,15 +205,16 @@ def _are_pairs(a: list[RunFigures], b: list[RunFigures]) -> bool:
 
 
 def _unlike(side: list[RunFigures]) -> set[str]:
-    """Options in which runs of one kind differ, though they should not."""
-    names = {name for run in side for name in run.options} - {"seed"}
-    return {name for name in names if any(run.options.get(name) != side[0].options.get(name) for run in side)}
+    """Options in which runs of one kind differ, though they should not. What only some manifests have is of
+    another version of the testbed."""
+    names = set.intersection(*(set(run.options) for run in side)) - {"seed"}
+    return {name for name in names if any(run.options[name] != side[0].options[name] for run in side)}
 
 
 def _differs(a: list[RunFigures], b: list[RunFigures]) -> dict[str, tuple[Any, Any]]:
     one, other = a[0].options, b[0].options
-    names = [name for name in {**one, **other} if name != "seed"]
-    return {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
+    both = [name for name in one if name in other and name != "seed"]
+    return {name: (one[name], other[name]) for name in both if one[name] != other[name]}
 
 
 def _run(run: RunFigures) -> dict[str, Any]:

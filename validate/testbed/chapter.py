@@ -27,6 +27,7 @@ def write(
 ) -> Path:
     """Put tables and figures into `page`: between its marks BEGIN and END, or as a page of its own when there
     is none yet. Figures go into the folder of the same name beside it. Returns the page."""
+    before, after = _around(page)
     figures = page.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
     parts = [
@@ -40,24 +41,26 @@ def write(
     ]
     for folder in studies:
         parts += study(folder, figures)
-    text = "\n".join([BEGIN, "", *parts, END])
     try:
-        if page.exists():
-            before, found, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-            _, ended, after = rest.partition(END)
-            if not found or not ended:
-                raise TapscopeError(
-                    f"this page has no line {BEGIN!r} and {END!r}",
-                    path=page,
-                    remedy="Put them where the tables shall stand, or name a new page.",
-                )
-            text = before + text + after
-        else:
-            text += "\n"
-        page.write_text(text, encoding="utf-8")
+        page.write_text(before + "\n".join([BEGIN, "", *parts, END]) + after, encoding="utf-8")
     except OSError as error:
         raise TapscopeError(f"cannot be written: {error.strerror}", path=page) from error
     return page
+
+
+def _around(page: Path) -> tuple[str, str]:
+    """What stands before and after the measured part of a page; of a new one, nothing."""
+    if not page.exists():
+        return "", "\n"
+    before, found, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        raise TapscopeError(
+            f"this page has no line {BEGIN!r} and {END!r}",
+            path=page,
+            remedy="Put them where the tables shall stand, or name a new page.",
+        )
+    return before, after
 
 
 def _machine(manifest: dict[str, Any], commands: Sequence[str]) -> list[str]:
