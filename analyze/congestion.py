@@ -116,7 +116,7 @@ def plateau(
     found = None
     for level in np.unique(np.geomspace(1.5, max(float(walk.inside.max()), 1.5), 200).round(1)):
         begin, length, work = full_periods(walk, level)
-        if work.sum() < SEEN * total:
+        if work.sum() < SEEN * total or not length.sum() > 0:
             break
         corner = float(work.sum() / length.sum()) * seconds_per_work
         if level >= FULL * corner:

@@ -4,11 +4,12 @@ speeds."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import median_filter
 
 from tapscope.analyze.congestion import CongestionPoint, intervention, plateau
 from tapscope.analyze.load import Int, Stays, series, window_edges
@@ -16,13 +17,27 @@ from tapscope.analyze.main_sequence import steps
 from tapscope.analyze.service_time import Float, ServiceTimes, service_times
 from tapscope.analyze.throughput import work_unit_ns, work_units
 from tapscope.analyze.window_length import WindowLength, window_length
-from tapscope.analyze.windows import SpeedLevels, WindowState, classify, intervals, lowest, speed_levels
+from tapscope.analyze.windows import (
+    FEWEST_WINDOWS,
+    SpeedLevels,
+    WindowState,
+    classify,
+    intervals,
+    lowest,
+    speed_levels,
+)
 
 WIDEST_NS = 100_000_000
 """A window chosen by itself is at most this wide: longer ones hide what this looks for."""
 
 FINEST_NS = 10_000_000
 """And at least this: below, one call more or less decides what a window was."""
+
+LASTS = 7
+"""Full windows over which a speed is told by their majority."""
+
+NEAR_NS = 250_000_000
+"""A quiet window has the speed of the nearest full one, if that is no further away."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +57,9 @@ class NodeState:
     paper: CongestionPoint
     state: NDArray[np.uint8]
     speeds: SpeedLevels
+    follows: tuple[float, float]
+    """Correlation with load, over normal windows, of completions and of work units (Wang, III-B: in mixed
+    traffic only the latter follow the load); NaN with too few windows."""
 
     def share(self, state: WindowState) -> float:
         """Share of the windows in a state."""
@@ -71,8 +89,8 @@ def node_state(
     units = units_done(service, unit, calls["class_id"][here], begin, done[here])
     # What a unit of work keeps a call inside under low load: its own service, and the nodes below.
     whole_stay = service_times(calls, stay, stay.end_ns - stay.begin_ns, node)
-    inside_per_unit = _seconds_per_unit(whole_stay, service, unit, count)
-    point = plateau(steps(begin, end, units), inside_per_unit)
+    quiet, error = _seconds_per_unit(whole_stay, service, unit, count)
+    point = plateau(steps(begin, end, units), quiet, relative_error=error)
     chosen = window_length(begin, end, units, point.n_star)
     width = int(np.clip(chosen.width_ns, FINEST_NS, WIDEST_NS)) if width_ns is None else width_ns
     edges = (
@@ -84,11 +102,25 @@ def node_state(
     if (state == WindowState.STALLED).any():
         # The capacity again, without the time in which the node stood still.
         stopped = intervals(edges, state == WindowState.STALLED)
-        point = plateau(steps(begin, end, units, stopped), inside_per_unit)
+        point = plateau(steps(begin, end, units, stopped), quiet, relative_error=error)
         state = classify(load, rate, point.n_star, _usual_rate(point, load, rate))
     full = state == WindowState.CONGESTED
     if point.reached:
         full &= lowest(begin, end, edges) >= point.n_star - 0.5
+    speeds = speed_levels(rate, full)
+    if len(speeds.throughput) > 1:
+        # The capacity of one speed times the stay of another is no number of calls.
+        found = []
+        for low, high in _eras(speeds, edges, state):
+            era = _outside(low, high, edges)
+            only = _inside_any(stay.begin_ns, low, high)
+            at_speed = service_times(calls, stay, stay.end_ns - stay.begin_ns, node, only=only)
+            quiet, error = _seconds_per_unit(at_speed, service, unit, count)
+            worked = np.where(_inside_any(end, low, high), units, 0.0)
+            found.append(plateau(steps(begin, end, worked, era), quiet, relative_error=error))
+        point = _of_fastest(point, found)
+    completions = np.diff(np.searchsorted(np.sort(stay.end_ns[done]), edges))
+    normal = state == WindowState.NORMAL
     return NodeState(
         node=node,
         edges_ns=edges,
@@ -97,11 +129,15 @@ def node_state(
         unit_ns=unit,
         load=load,
         throughput=rate,
-        completions=np.diff(np.searchsorted(np.sort(stay.end_ns[done]), edges)),
+        completions=completions,
         point=point,
         paper=intervention(load, rate),
         state=state,
-        speeds=speed_levels(rate, full),
+        speeds=speeds,
+        follows=(
+            _correlation(load[normal], completions[normal].astype(np.float64)),
+            _correlation(load[normal], rate[normal]),
+        ),
     )
 
 
@@ -120,14 +156,70 @@ def units_done(
 
 def _seconds_per_unit(
     whole_stay: ServiceTimes, service: ServiceTimes, unit_ns: float, count: NDArray[np.int64]
-) -> float:
-    """Mean stay of the mix of classes under low load, per unit of work; s. NaN where nothing is known."""
-    if not len(service.classes) or not np.isfinite(unit_ns):
+) -> tuple[float, float]:
+    """Mean stay of the mix of classes under low load, per unit of work; s; and its relative standard error.
+
+    NaN where nothing is known. A class whose stay is not known is left out of both sums.
+    """
+    if not len(service.classes) or not len(whole_stay.classes) or not np.isfinite(unit_ns):
+        return float("nan"), 0.0
+    column = np.minimum(np.searchsorted(whole_stay.classes, service.classes), len(whole_stay.classes) - 1)
+    weight = np.where(whole_stay.classes[column] == service.classes, count, 0).astype(np.float64)
+    stays_ns = whole_stay.mean_ns()[column] * weight
+    units = float(np.nansum(service.mean_ns() * weight)) / unit_ns
+    total = float(np.nansum(stays_ns))
+    if units <= 0 or total <= 0:
+        return float("nan"), 0.0
+    error = float(np.sqrt(np.nansum((stays_ns * whole_stay.relative_error[column]) ** 2))) / total
+    return total / units / 1e9, error
+
+
+def _correlation(a: Float, b: Float) -> float:
+    if len(a) < FEWEST_WINDOWS or not (a.std() > 0 and b.std() > 0):
         return float("nan")
-    column = np.searchsorted(whole_stay.classes, service.classes)
-    stay_ns = whole_stay.mean_ns()[np.minimum(column, len(whole_stay.classes) - 1)]
-    units = float(service.mean_ns() @ count) / unit_ns
-    return float(stay_ns @ count) / units / 1e9 if units > 0 else float("nan")
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _eras(speeds: SpeedLevels, edges: Int, state: NDArray[np.uint8]) -> list[tuple[Int, Int]]:
+    """Begins and ends of the stretches of each speed: windows whose nearest full window had it, as far as
+    NEAR_NS."""
+    width = int(edges[1] - edges[0])
+    full = np.flatnonzero(speeds.of_window >= 0)
+    # One window has few completions; a speed lasts for several.
+    speed = median_filter(speeds.of_window[full], LASTS, mode="nearest")
+    windows = np.arange(len(state))
+    behind = np.clip(np.searchsorted(full, windows), 0, len(full) - 1)
+    before = np.maximum(behind - 1, 0)
+    nearer = np.abs(full[before] - windows) <= np.abs(full[behind] - windows)
+    nearest = np.where(nearer, before, behind)
+    # A moment before and after another speed could be either.
+    sure = (speed[before] == speed[behind]) | (full[behind] == windows)
+    sure &= (np.abs(full[nearest] - windows) * width <= NEAR_NS) & (state != WindowState.STALLED)
+    return [intervals(edges, sure & (speed[nearest] == level)) for level in range(len(speeds.throughput))]
+
+
+def _outside(begin: Int, end: Int, edges: Int) -> tuple[Int, Int]:
+    """What lies between and around intervals, from the first edge to the last."""
+    return np.concatenate([edges[:1], end]), np.concatenate([begin, edges[-1:]])
+
+
+def _inside_any(at_ns: Int, begin: Int, end: Int) -> NDArray[np.bool_]:
+    """Whether each time lies in one of the disjoint intervals, which are in order."""
+    row = np.searchsorted(begin, at_ns, side="right") - 1
+    return (row >= 0) & (at_ns < end[np.maximum(row, 0)]) if len(begin) else np.zeros(len(at_ns), np.bool_)
+
+
+def _of_fastest(whole: CongestionPoint, found: list[CongestionPoint]) -> CongestionPoint:
+    """The estimate at the highest speed that has one, for all speeds: servers do not change in number.
+
+    At its highest throughput a node ran at its highest speed for sure. A lower one may be a mixture: between
+    full windows nothing tells the speed, and a quiet node may have been faster.
+    """
+    known = [one for one in found if one.reached]
+    if not known:
+        return whole
+    each = ", ".join(f"{one.n_star:.3g} at {one.capacity:.3g} units/s" for one in known)
+    return replace(known[-1], reason=f"at the highest of {len(found)} speeds (N* at each: {each})")
 
 
 def _usual_rate(point: CongestionPoint, load: Float, rate: Float) -> float:

@@ -41,6 +41,8 @@ class ServiceTimes:
     classes: Int
     ns: Float
     samples: Int
+    relative_error: Float
+    """By class: standard error of its mean over the run, as a share of it."""
     met_at_most: Int
     """By class: how many calls the samples found inside the node on arrival, themselves included, at most."""
 
@@ -66,17 +68,18 @@ def service_times(
     node: int,
     *,
     epoch_ns: int = EPOCH_NS,
+    only: NDArray[np.bool_] | None = None,
 ) -> ServiceTimes:
     """Estimate the service times of a node's classes.
 
     `stay` is `load.stays(calls)`, `intra_node_ns` the column of trace_calls in the order of calls (-1
-    unknown).
+    unknown). `only` leaves all other calls out of the estimate (they are still met by those in it).
     """
     here = (calls["server_node"] == node) & stay.inside & stay.departed & (intra_node_ns >= 0)
-    rows = np.flatnonzero(here)
+    rows = np.flatnonzero(here if only is None else here & only)
     if not len(rows):
-        none = np.zeros(0, dtype=np.int64)
-        return ServiceTimes(none, none, np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int64), none)
+        none, nothing = np.zeros(0, dtype=np.int64), np.zeros((0, 0))
+        return ServiceTimes(none, none, nothing, nothing.astype(np.int64), np.zeros(0), none)
     inside = (calls["server_node"] == node) & stay.inside
     arrive = stay.begin_ns[rows]
     met = level(np.sort(stay.begin_ns[inside]), np.sort(stay.end_ns[inside]), arrive)
@@ -88,6 +91,7 @@ def service_times(
     ns = np.full((len(edges) - 1, len(classes)), np.nan)
     samples = np.zeros(ns.shape, dtype=np.int64)
     met_at_most = np.zeros(len(classes), dtype=np.int64)
+    relative_error = np.zeros(len(classes))
     for c in range(len(classes)):
         mine = np.flatnonzero(column == c)
         # As few others inside as give enough calls in every epoch that has them.
@@ -95,20 +99,22 @@ def service_times(
         wanted = max(ENOUGH * (len(edges) - 1), min(int(SHARE * len(mine)), MOST * (len(edges) - 1)))
         met_at_most[c] = ranked[min(wanted, len(ranked)) - 1]
         quiet = mine[met[mine] <= met_at_most[c]]
-        whole = _mean(delay[quiet])
+        usual = _usual(delay[quiet])
+        whole = float(usual.mean())
+        relative_error[c] = float(usual.std()) / max(whole, 1.0) / np.sqrt(len(usual))
         for e in np.unique(epoch[quiet]):
             part = quiet[epoch[quiet] == e]
             samples[e, c] = len(part)
             # A rare class leans on what the whole run says of it.
             weight = min(len(part) / ENOUGH, 1.0)
-            ns[e, c] = weight * _mean(delay[part]) + (1 - weight) * whole
+            ns[e, c] = weight * float(_usual(delay[part]).mean()) + (1 - weight) * whole
         _inherit(ns[:, c])
-    return ServiceTimes(edges, classes.astype(np.int64), ns, samples, met_at_most)
+    return ServiceTimes(edges, classes.astype(np.int64), ns, samples, relative_error, met_at_most)
 
 
-def _mean(delay: Int) -> float:
-    usual = delay[delay <= PAUSE * max(float(np.median(delay)), 1.0)]
-    return float(usual.mean())
+def _usual(delay: Int) -> Int:
+    """Delays without those that a pause made."""
+    return delay[delay <= PAUSE * max(float(np.median(delay)), 1.0)]
 
 
 def _inherit(column: Float) -> None:

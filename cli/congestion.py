@@ -52,6 +52,8 @@ def record(state: NodeState, name: str) -> dict[str, Any]:
         "n_star_paper": state.paper.n_star,
         "paper_reason": state.paper.reason,
         "windows": len(state.load),
+        "r_load_completions": state.follows[0],
+        "r_load_units": state.follows[1],
         **{f"{kind.name.lower()}_pct": 100 * state.share(kind) for kind in WindowState},
         "speeds_units_per_s": [float(value) for value in state.speeds.throughput],
         "speeds_pct": [100 * float(value) for value in state.speeds.share],
@@ -96,12 +98,14 @@ def show(listed: Sequence[Mapping[str, Any]]) -> None:
         "congested_pct": "congested %",
         "stalled_pct": "stalled %",
         "speeds": "speeds",
+        "follows": "r of load with calls, units",
     }
     rows = [
         dict(r)
         | {
             "interval": f"{r['n_star_low']:.3g} to {r['n_star_high']:.3g}" if r["reached"] else "not reached",
             "speeds": len(r["speeds_units_per_s"]) or "",
+            "follows": f"{r['r_load_completions']:.2f}, {r['r_load_units']:.2f}",
         }
         for r in listed
     ]

@@ -9,6 +9,7 @@ from queueing import Queue, closed_loop
 from tapscope.analyze.congestion import CongestionPoint, intervention, plateau
 from tapscope.analyze.load import series, stays, window_edges
 from tapscope.analyze.main_sequence import full_periods, main_sequence, steps
+from tapscope.analyze.node_state import node_state
 from tapscope.analyze.service_time import ServiceTimes, service_times
 from tapscope.analyze.throughput import work_unit_ns, work_units
 from tapscope.analyze.window_length import window_length
@@ -34,6 +35,25 @@ def test_n_star_is_the_number_of_servers(servers: int, shape: float) -> None:
     # Regular service times in a closed loop bias the capacity upwards by up to 5 %.
     assert found.n_star == pytest.approx(servers, rel=0.05 if shape == 1 else 0.09)
     assert found.low <= found.n_star <= found.high < 1.2 * found.low
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [("stops", 0.05), ("two classes", 0.05), ("two speeds", 0.1)])
+def test_n_star_is_the_number_of_servers_whatever_the_node_does_besides(kind: str, tolerance: float) -> None:
+    """With all steps of `node_state`: stops left out, classes in work units, one estimate per speed."""
+    how = {
+        "stops": {"stops": tuple((5.0 + 4 * k, 0.3) for k in range(9))},
+        "two classes": {"service_s": (0.002, 0.008)},
+        "two speeds": {"speeds": (1.0, 0.55)},
+    }[kind]
+    queue = closed_loop(8, seconds=40, seed=8, **({"service_s": (0.004,)} | how))
+    calls = queue.calls()
+    found = node_state(calls, stays(calls), queue.end_ns - queue.begin_ns, 0)
+    assert found.point.n_star == pytest.approx(8, rel=tolerance), found.point.reason
+    assert found.point.low <= 8 * (1 + tolerance)
+    assert found.point.high >= 8 * (1 - tolerance)
+    assert len(found.speeds.throughput) == (2 if kind == "two speeds" else 1)
+    calls_follow, units_follow = found.follows
+    assert units_follow > calls_follow if kind == "two classes" else units_follow > 0.5
 
 
 def test_a_node_that_is_never_full_has_no_n_star() -> None:
