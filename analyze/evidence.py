@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.load import Int, Stays, level, series
-from tapscope.analyze.metrics import METRICS, Metric
+from tapscope.analyze.metrics import METRICS, Place
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
 from tapscope.analyze.tcp import syns_without_answer
@@ -61,7 +61,7 @@ class Logs:
     def _read(self, host: str) -> dict[str, Float]:
         found: dict[str, Float] = {}
         for name, metric in METRICS.items():
-            values = self._first(host, metric)
+            values = first_of(self._run, host, metric.places, self.edges_ns)
             if values is not None:
                 found[name] = values if metric.change is None else metric.change(values)
         gc = stop_share(self._run, host, "jvm_gc", self.edges_ns)
@@ -73,14 +73,14 @@ class Logs:
             found["safepoint"] = 100 * np.maximum(stops - (0.0 if gc is None else gc), 0.0)
         return found
 
-    def _first(self, host: str, metric: Metric) -> Float | None:
-        for place in metric.places:
-            values = by_window(
-                self._run, host, place.kind, place.column, self.edges_ns, dict(place.where) or None
-            )
-            if values is not None and np.isfinite(values).any():
-                return values * place.scale
-        return None
+
+def first_of(run: RunFile, host: str, places: tuple[Place, ...], edges_ns: Int) -> Float | None:
+    """Mean per window of the first of these places that the host has; None without any."""
+    for place in places:
+        values = by_window(run, host, place.kind, place.column, edges_ns, dict(place.where) or None)
+        if values is not None and np.isfinite(values).any():
+            return values * place.scale
+    return None
 
 
 def node_evidence(

@@ -40,7 +40,7 @@ class Histogram:
     units.
 
     The layout of HdrHistogram: a bucket is what is left of a value when all bits but the leading ones are
-    dropped. Merging histograms adds counts, so that percentiles of parts give percentiles of the whole.
+    dropped. Values can be added part by part.
     """
 
     def __init__(self) -> None:
@@ -51,14 +51,6 @@ class Histogram:
         got = np.bincount(_bucket(values[values >= 0]), minlength=len(self.counts))
         got[: len(self.counts)] += self.counts
         self.counts = got.astype(np.int64)
-
-    def merge(self, other: Histogram) -> None:
-        """Add the counts of another one."""
-        size = max(len(self.counts), len(other.counts))
-        total = np.zeros(size, dtype=np.int64)
-        total[: len(self.counts)] += self.counts
-        total[: len(other.counts)] += other.counts
-        self.counts = total
 
     def __len__(self) -> int:
         return int(self.counts.sum())

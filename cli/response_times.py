@@ -12,7 +12,7 @@ from tapscope.analyze.load import window_edges
 from tapscope.analyze.response_time import OMISSION, Histogram, Mode, modes, pit, vlrt
 from tapscope.analyze.symptoms import entry_nodes, transactions
 from tapscope.cli.listings import node_row
-from tapscope.cli.output import note, utc
+from tapscope.cli.output import cell, note, utc
 from tapscope.cli.show import records as show_records
 from tapscope.store.runfile import RunFile
 
@@ -124,7 +124,7 @@ def rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
 def mode_words(listed: Sequence[Mapping[str, Any]]) -> str:
     """Modes in words, shortest first; those that a SYN sent again explains are named."""
     return "; ".join(
-        f"{one['peak_ms']:.3g} ms ({one['share_pct']:.3g} %"
+        f"{cell(one['peak_ms'])} ms ({one['share_pct']:.3g} %"
         + (f", {one['ladder']} behind the main one: SYN sent again)" if one["ladder"] else ")")
         for one in listed
     )

@@ -38,7 +38,7 @@ def section(run: Run, found: Sequence[Finding], pages: Sequence[Page]) -> str:
         ("very long", "n"),
         ("began at", ""),
         ("cause", ""),
-        ("evidence", ""),
+        ("evidence", "wide"),
         ("", ""),
     )
     with_page = {page.number for page in pages}
@@ -54,9 +54,11 @@ def section(run: Run, found: Sequence[Finding], pages: Sequence[Page]) -> str:
 def _row(found: Finding, run: Run, number: int, has_page: bool) -> tuple[str, ...]:
     episode = found.episode
     at = f"{(episode.begin_ns - run.start_ns) / 1e9:.3f}"
-    evidence = "<br>".join(
-        f"{escape(one.name)} ({one.strength:.2f}): {escape(one.words)}" for one in found.mechanisms
-    )
+    evidence = f"ruled out: {escape('; '.join(found.ruled_out))}"
+    if found.mechanisms:
+        first, *others = found.mechanisms
+        evidence = f"{escape(first.name)} ({first.strength:.2f}): {escape(first.words)}"
+        evidence += "".join(f"; {escape(one.name)} ({one.strength:.2f})" for one in others)
     return (
         f'<a href="#finding-{number}">{at}</a>' if has_page else at,
         escape(duration(episode.end_ns - episode.begin_ns)),
@@ -65,7 +67,7 @@ def _row(found: Finding, run: Run, number: int, has_page: bool) -> tuple[str, ..
         escape(count(len(episode.roots))),
         escape(_origin(found, run)),
         escape(found.cause),
-        evidence or f"ruled out: {escape('; '.join(found.ruled_out))}",
+        evidence,
         f'<a class="to-timeline" href="{_timeline(found, run)}">timeline</a>',
     )
 

@@ -1,7 +1,8 @@
 """Host metrics as strips: processor use of each host, and disk and network where a log has them.
 
-CPU comes joined on time with the load windows (`tapscope.hostmon.fuse`); disks and interfaces of a host are
-added up per sample and drawn as they were sampled.
+CPU, collections, how busy disks are and dirty pages come joined on time with the load windows
+(`tapscope.hostmon.fuse`); what disks and interfaces of a host moved is added up per sample and drawn as it
+was sampled.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapscope.analyze.load import WINDOW_NS, window_edges
+from tapscope.analyze.evidence import first_of
+from tapscope.analyze.load import WINDOW_NS, Int, window_edges
+from tapscope.analyze.metrics import METRICS, Place
 from tapscope.hostmon.clock_layer import tap_times
-from tapscope.hostmon.fuse import cpu_by_window, host_of_node
+from tapscope.hostmon.fuse import cpu_by_window, host_of_node, stop_share
 from tapscope.report import encode
 from tapscope.report.run import Run
 from tapscope.store.dynamic import DynamicTable
@@ -57,13 +60,43 @@ FLOWS = (
 )  # fmt: skip
 
 
+class Level(NamedTuple):
+    """Something that a host has at every moment, from the first of `places` that knows it."""
+
+    group: str
+    places: tuple[Place, ...]
+    unit: str
+    note: str
+
+
+LEVELS = (
+    Level(
+        "utilisation",
+        METRICS["disk_busy"].places,
+        "% busy",
+        "mean of each window; hosts that share a kernel show the same disks",
+    ),
+    Level(
+        "dirty",
+        (
+            Place("cgroup_cpu", "dirty_kib", scale=1 / 1024),
+            Place("collectl_memory", "dirty", scale=1 / 1024),
+        ),
+        "MiB",
+        "of the host's control group where that is known, else of the whole machine",
+    ),
+)
+
+
 def strips(run: Run) -> list[dict[str, Any]]:
-    """One strip of CPU, disk and network each, with a series per host."""
+    """One strip each of CPU, collections, disk, dirty pages and network, with a series per host."""
     tables = run.file.dynamic_tables()
     if not tables or run.end_ns <= run.start_ns:
         return []
     nodes = {host: node for node, host in host_of_node(run.file).items()}
-    made = _cpu(run, nodes, list(dict.fromkeys(table.host for table in tables)))
+    hosts = list(dict.fromkeys(table.host for table in tables))
+    edges = window_edges(run.start_ns, run.end_ns, WINDOW_NS)  # those of the load series
+    made = _cpu(run, nodes, hosts, edges) + _levels(run, nodes, hosts, edges)
     for flow in FLOWS:
         series = [
             one
@@ -77,8 +110,29 @@ def strips(run: Run) -> list[dict[str, Any]]:
     return made
 
 
-def _cpu(run: Run, nodes: dict[str, int], hosts: list[str]) -> list[dict[str, Any]]:
-    edges = window_edges(run.start_ns, run.end_ns, WINDOW_NS)  # those of the load series
+def _levels(run: Run, nodes: dict[str, int], hosts: list[str], edges: Int) -> list[dict[str, Any]]:
+    """Strips of what is not of the CPU and holds over a window."""
+    axis = encode.axis(edges[:-1], run.start_ns)
+    collections = {host: stop_share(run.file, host, "jvm_gc", edges) for host in hosts}
+    shares = {host: 100 * share for host, share in collections.items() if share is not None}
+    drawn = [("gc", "% of the window", "all threads of the host's JVMs stood still", shares)]
+    for level in LEVELS:
+        known = {host: first_of(run.file, host, level.places, edges) for host in hosts}
+        found = {host: values for host, values in known.items() if values is not None}
+        drawn.append((level.group, level.unit, level.note, found))
+    return [
+        _strip(
+            group,
+            unit,
+            note,
+            [_series(run, nodes, host, axis, encode.column(each, 10)) for host, each in by_host.items()],
+        )
+        for group, unit, note, by_host in drawn
+        if any(np.nanmax(each) > SMALLEST for each in by_host.values())
+    ]
+
+
+def _cpu(run: Run, nodes: dict[str, int], hosts: list[str], edges: Int) -> list[dict[str, Any]]:
     by_unit: dict[str, list[dict[str, Any]]] = {}
     notes: dict[str, str] = {}
     for host in hosts:

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.load import coarser, throughput_per_s
+from tapscope.analyze.response_time import vlrt
 from tapscope.report import encode
 from tapscope.report.run import Columns, Run, Tier, protocol_name
 
 MAX_WINDOWS = 120_000
 """Windows per series in the page: 100 minutes at 50 ms. Longer runs are merged into wider windows."""
 MAX_MARKS = 2_000
-VLRT_FACTOR = 10.0
-"""A response time so many times the mean is marked as VLRT (METHOD: one to two orders of magnitude above)."""
 NOTICEABLE = 0.02
 """Mean difference of two curves, of their mean, from which both are drawn."""
 LOAD_SCALE = 1000.0
@@ -137,7 +136,7 @@ def _response(run: Run, tier: Tier, table: Columns) -> dict[str, Any]:
     if len(at):
         mark = _series("VLRT", "mark", 0, encode.axis(at, run.start_ns), stay / 1e6, MICRO)
         series.append(mark)
-        note = f"VLRT: {total} calls over {threshold / 1e6:.0f} ms ({VLRT_FACTOR:.0f} times the mean)"
+        note = f"VLRT: {total} calls of {threshold / 1e6:.0f} ms and more"
         if total > len(at):
             note += f", the longest {len(at)} marked"
     resent = run.connections["syn_retransmits"] > 0
@@ -153,7 +152,7 @@ def _response(run: Run, tier: Tier, table: Columns) -> dict[str, Any]:
 
 
 def slow_calls(run: Run, tier: Tier) -> tuple[NDArray[np.int64], NDArray[np.int64], float, int]:
-    """Calls of a tier whose response time is over VLRT_FACTOR times the tier's mean.
+    """Calls of a tier whose response time is very long (analyze/response_time.py).
 
     Returns departure and response time (int64 ns, in order of departure, the longest MAX_MARKS), the
     threshold in ns, and how many there are in all.
@@ -162,8 +161,8 @@ def slow_calls(run: Run, tier: Tier) -> tuple[NDArray[np.int64], NDArray[np.int6
     mine = (calls["server_node"] == tier.node) & (calls["depart_ns"] >= 0)
     depart = calls["depart_ns"][mine]
     stay = depart - calls["arrive_ns"][mine]
-    threshold = VLRT_FACTOR * float(stay.mean()) if len(stay) else 0.0
-    slow = np.flatnonzero(stay > threshold)
+    late, threshold = vlrt(stay)
+    slow = np.flatnonzero(late)
     total = len(slow)
     slow = slow[np.argsort(-stay[slow], kind="stable")[:MAX_MARKS]]
     slow = slow[np.argsort(depart[slow], kind="stable")]

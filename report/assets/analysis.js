@@ -42,7 +42,8 @@ Tapscope.analysis = (() => {
       x: { title: "load, calls (time-weighted mean of the window)", range: [0, right] },
       y: { title: "throughput, work units/s", range: [0, top] },
       traces: [...chart.states(points.x, points.y, points.kind, node.colour, hover), ...more],
-      marks: pointMarks(node, top), height,
+      // Small figures that are compared have no room for the words of their lines.
+      marks: ranges ? pointMarks(node, top).map((mark) => ({ ...mark, words: "" })) : pointMarks(node, top), height,
     });
   };
 
