@@ -67,9 +67,9 @@ def configuration(
         secret = f" secret={AJP_SECRET}" if options.ajp_secret else ""
         ping = " ping=1" if options.jk_ping else ""
         lines += [f"ProxyPass /board/ ajp://{app}:{AJP_PORT}/board/{secret}{ping}" for app in apps.values()]
-        if options.monitors:
+        if options.logs:
             lines += ["LogLevel warn proxy:debug proxy_ajp:trace2"]
-    if options.monitors:
+    if options.logs:
         lines += monitor.directives(f"{logs}/access.log")
     return "\n".join(lines) + "\n"
 

@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 
 from tapscope.store.errors import TapscopeError
+from tapscope.validate.monitors.install import avatica as monitor
 
 from .checkouts import Checkouts
 from .mariadb import DATABASE, MAKING, PASSWORD, USER, cache_folder
@@ -97,12 +98,17 @@ class Middleware(Server):
     def start(self, bench: Bench) -> None:
         """Compiles and starts the server, and waits until it says that it is ready."""
         paths, base = bench.paths, bench.base(self.host)
-        classpath = f"{jars(paths)}/*:{paths.files['driver']}"
+        agent = base / monitor.JAR
+        agent.write_bytes(monitor.agent(sorted(jars(paths).glob("*.jar")), javac=paths.program("javac")))
+        classpath = f"{jars(paths)}/*:{paths.files['driver']}:{agent}"
         with resources.as_file(resources.files(__package__).joinpath("app", "src", "avatica")) as folder:
             files = [str(folder / f"{name}.java") for name in ("Described", "Middleware")]
             call([paths.program("javac"), "--release", "17", "-d", str(base), "-cp", classpath, *files])
+        events, front = "", "jdbc"
+        if bench.options.agents:
+            events, front = str(bench.events("avatica")), "jdbc:tapscope"
         url = (
-            f"jdbc:described:mariadb://{bench.hosts[self.database]}:{DB_PORT}/{DATABASE}"
+            f"{front}:described:mariadb://{bench.hosts[self.database]}:{DB_PORT}/{DATABASE}"
             "?useServerPrepStmts=true&cachePrepStmts=true&prepStmtCacheSize=250"
         )
         gc_log = bench.out / "hosts" / self.host / "gc.log"
@@ -114,6 +120,7 @@ class Middleware(Server):
                 "-Xms128m",
                 "-Xmx256m",
                 f"-Xlog:gc*:file={gc_log}:utctime,uptime,level,tags",
+                f"-Dtapscope.events={events}",
                 "-cp",
                 f"{base}:{classpath}",
                 "middle.Middleware",

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from . import faults, leftovers, packages
 from . import run as runner
 from .faults import KINDS
-from .options import CODINGS, CONNECTORS, MIXES, PHP_CONNECTIONS, POOL_HABITS, STATEMENTS
+from .options import CODINGS, CONNECTORS, MIXES, MONITORS, PHP_CONNECTIONS, POOL_HABITS, STATEMENTS
 from .scenarios import SCENARIOS
 
 
@@ -217,10 +217,11 @@ def _listed() -> str:
 )
 @click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
 @click.option(
-    "--monitors/--no-monitors",
-    default=True,
+    "--monitors",
+    type=click.Choice(MONITORS),
+    default="all",
     show_default=True,
-    help="Event monitors; without them there are no request ids, no logs and no truth.",
+    help="off: no request ids, logs or truth. logs: the servers' own. all: our agents' too, and ids in SQL.",
 )
 @click.option(
     "--mirror/--no-mirror",

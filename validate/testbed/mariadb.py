@@ -181,14 +181,14 @@ class Database(Server):
             f"--port={PORT}",
             f"--bind-address={bench.hosts[self.host]}",
         ]
-        if bench.options.monitors:
+        if bench.options.logs:
             argv += monitor.arguments("slow_log")
         self.process = bench.launcher.start(self.host, f"mariadbd-{self.host}", argv)
         self._client = client(paths, socket)
         wait_until(
             lambda: attempt([*self._client, "-e", "SELECT 1"]).returncode == 0, self.process, 30, self.title
         )
-        if bench.options.monitors:
+        if bench.options.logs:
             # Rows of the start itself belong to no run.
             self.run("SET GLOBAL slow_query_log=OFF; TRUNCATE mysql.slow_log; SET GLOBAL slow_query_log=ON")
         time.sleep(0.1)
@@ -200,7 +200,7 @@ class Database(Server):
     def finish(self, bench: Bench) -> dict[str, Any]:
         """Writes the slow log, then ends the server."""
         told = {}
-        if bench.options.monitors:
+        if bench.options.logs:
             told["slow_log_rows"] = self.dump_slow_log(bench.events("mariadb") / "slow_log.tsv")
         if self.process is not None:
             self.process.stop(signal.SIGTERM, 30)

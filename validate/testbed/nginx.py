@@ -32,7 +32,7 @@ class Nginx(Server):
         """Starts nginx and waits until it listens."""
         base, network = bench.base(self.host), bench.launcher.network
         log = "access_log off;"
-        if bench.options.monitors:
+        if bench.options.logs:
             log = "\n    ".join(monitor.directives(f"{bench.events('nginx')}/nginx.log"))
         temporary = "\n".join(f'    {name}_temp_path "{base}/{name}";' for name in _TEMPORARY)
         configured = base / "nginx.conf"

@@ -13,6 +13,7 @@ POOL_HABITS = ("request", "statement")
 PHP_CONNECTIONS = ("request", "persistent")
 STATEMENTS = ("mixed", "prepared")
 CODINGS = ("protobuf", "json")
+MONITORS = ("off", "logs", "all")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Options:
     fault: tuple[str, ...] = ()
     fault_every_s: float = 4.0
     fault_ms: tuple[int, int] | None = None
-    monitors: bool = True
+    monitors: str = "all"
     mirror: bool = True
     midstream: bool = False
     keep_unscrubbed: bool = False
@@ -69,6 +70,7 @@ class Options:
             "php_connections": PHP_CONNECTIONS,
             "statements": STATEMENTS,
             "avatica_coding": CODINGS,
+            "monitors": MONITORS,
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
@@ -76,6 +78,16 @@ class Options:
                     f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}",
                     exit_code=ExitCode.USAGE,
                 )
+
+    @property
+    def logs(self) -> bool:
+        """Whether the servers write their own logs, and requests have ids."""
+        return self.monitors != "off"
+
+    @property
+    def agents(self) -> bool:
+        """Whether our agents are in Tomcat, Avatica and PHP, so that statements have ids and are logged."""
+        return self.monitors == "all"
 
     def record(self) -> dict[str, Any]:
         """Plain dictionary for the manifest."""

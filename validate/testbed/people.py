@@ -37,7 +37,7 @@ class People(Server):
         source = resources.files(__package__).joinpath("people", f"{self.source}.py")
         (base / f"{self.source}.py").write_bytes(source.read_bytes())
         events = ""
-        if bench.options.monitors:
+        if bench.options.agents:
             events = str(bench.events("people"))
             for name, columns in _LOGS.items():
                 Path(events, name).write_text("\t".join(columns) + "\n")

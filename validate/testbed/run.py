@@ -182,7 +182,7 @@ class _Session:
             self.manifest |= server.finish(self.bench)
         if options.record_threads:
             shutil.move(threads, out / "threads")
-        if not options.monitors:
+        if not options.logs:
             shutil.rmtree(out / "events", ignore_errors=True)
         self._write_faults()
         if tap is not None:
@@ -252,7 +252,7 @@ class _Session:
             "think_s": options.think_s,
             "keep_alive": options.keep_alive,
             "burst_ns": int(options.burst_s * 1e9),
-            "ids": options.monitors,
+            "ids": options.logs,
             # First requests are spread over the warm-up's first part, so that no wave is left when the run
             # begins.
             "spread_s": min(options.warmup_s * 0.6, max(options.think_s, 1.0)),

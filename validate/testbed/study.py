@@ -35,7 +35,7 @@ class Factor:
 
 FACTORS = {
     "monitors": Factor(
-        "the event monitors of all servers, with request ids", ("--no-monitors",), ("--monitors",)
+        "the event monitors of all servers, with request ids", ("--monitors", "off"), ("--monitors", "all")
     ),
     "mirror": Factor(
         "the tap itself: mirror port and capture", ("--no-mirror",), ("--mirror",), tapped=False

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+from tapscope.validate.monitors.install import tomcat as monitor
+
 from . import avatica
 from .apache import AJP_PORT, AJP_SECRET
 from .mariadb import DATABASE, PASSWORD, USER
@@ -21,15 +23,21 @@ from .scenario import Bench, Server
 from .shell import call
 
 HTTP_PORT = 8080
-_ACCESS_PATTERN = (
-    'id=%{X-Request-ID}i beg=%{begin:msec}t end=%{end:msec}t D=%D F=%F s=%s b=%b "%r" thr=%I a=%a:%{remote}p'
-)
 
 
-def compile_board(paths: Paths, target: Path, avatica: Path | None) -> Path:
+def agent_jar(bench: Bench) -> Path:
+    """The agent's jar; compiled at the first call. Without a folder for its logs it does nothing."""
+    target = bench.scratch / monitor.JAR
+    if not target.exists():
+        paths = bench.paths
+        target.write_bytes(monitor.agent(paths.files["servlet_api"], javac=paths.program("javac")))
+    return target
+
+
+def compile_board(paths: Paths, target: Path, agent: Path, avatica: Path | None) -> Path:
     """Compiles the application's sources into an exploded web application below target.
 
-    avatica: folder with the jars of Avatica, where the database is behind it.
+    agent: the agent's jar; avatica: folder with the jars of Avatica, where the database is behind it.
     """
     source = resources.files(__package__).joinpath("app")
     webinf = target / "WEB-INF"
@@ -39,6 +47,7 @@ def compile_board(paths: Paths, target: Path, avatica: Path | None) -> Path:
         shutil.copy(folder / "WEB-INF" / "web.xml", webinf / "web.xml")
         files = sorted(str(f) for f in (folder / "src" / "board").glob("*.java"))
         jars = ":".join(str(paths.files[name]) for name in ("servlet_api", "driver"))
+        jars += f":{agent}"
         if avatica is not None:
             files.append(str(folder / "src" / "avatica" / "AvaticaBackend.java"))
             jars += f":{avatica}/*"
@@ -48,12 +57,8 @@ def compile_board(paths: Paths, target: Path, avatica: Path | None) -> Path:
 
 def _server_xml(options: Options, address: str, logs: Path, protocol: str) -> str:
     valve = ""
-    if options.monitors:
-        valve = (
-            '<Valve className="org.apache.catalina.valves.AccessLogValve" buffered="true" rotatable="false"'
-            f' directory={quoteattr(str(logs))} prefix="access" suffix=".log"'
-            f" pattern={quoteattr(_ACCESS_PATTERN)}/>"
-        )
+    if options.logs:
+        valve = monitor.valve(str(logs), "access", ".log")
     secret = (
         f'secretRequired="true" secret="{AJP_SECRET}"' if options.ajp_secret else 'secretRequired="false"'
     )
@@ -86,6 +91,14 @@ class _Source:
 
 
 def _source(bench: Bench, database: str, middle: str) -> _Source:
+    """The source as the options want it: with the agent's driver in front, or not."""
+    plain = _plain_source(bench, database, middle)
+    if not bench.options.agents:
+        return plain
+    return _Source(monitor.DRIVER, monitor.monitored(plain.url), plain.backend)
+
+
+def _plain_source(bench: Bench, database: str, middle: str) -> _Source:
     if middle:
         return _Source(
             "org.apache.calcite.avatica.remote.Driver",
@@ -100,8 +113,7 @@ def _source(bench: Bench, database: str, middle: str) -> _Source:
     )
 
 
-def _context_xml(options: Options, webapp: Path, logs: Path, source: _Source) -> str:
-    events = str(logs) if options.monitors else ""
+def _context_xml(options: Options, webapp: Path, source: _Source) -> str:
     idle = min(10, options.pool_size)
     return f"""<?xml version="1.0" encoding="UTF-8"?>
 <Context docBase={quoteattr(str(webapp))} reloadable="false">
@@ -112,7 +124,6 @@ def _context_xml(options: Options, webapp: Path, logs: Path, source: _Source) ->
   <Parameter name="collect-every-ms" value="{int(options.collect_every_s * 1000)}"/>
   <Parameter name="collect-seed" value="{options.seed}"/>
   <Parameter name="work" value="{options.work}"/>
-  <Parameter name="events" value={quoteattr(events)}/>
   <Resource name="jdbc/board" auth="Container" type="javax.sql.DataSource"
             factory="org.apache.tomcat.jdbc.pool.DataSourceFactory" driverClassName="{source.driver}"
             url={quoteattr(source.url)} username="{USER}" password="{PASSWORD}"
@@ -152,7 +163,7 @@ class Tomcat(Server):
         webapp = bench.scratch / "board"
         jars = avatica.jars(paths) if self.middle else None
         if not webapp.exists():
-            compile_board(paths, webapp, jars)
+            compile_board(paths, webapp, agent_jar(bench), jars)
         for name in ("conf/Catalina/localhost", "lib", "webapps", "work", "temp", "logs"):
             (base / name).mkdir(parents=True, exist_ok=True)
         (base / "conf/server.xml").write_text(
@@ -162,11 +173,12 @@ class Tomcat(Server):
             '<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0"/>\n'
         )
         (base / "conf/Catalina/localhost/board.xml").write_text(
-            _context_xml(options, webapp, logs, _source(bench, self.database, self.middle))
+            _context_xml(options, webapp, _source(bench, self.database, self.middle))
         )
         for jar in ("driver", "tomcat_jdbc"):
             if jar == "driver" or not (paths.tomcat_home / "lib" / "tomcat-jdbc.jar").exists():
                 shutil.copy(paths.files[jar], base / "lib" / paths.files[jar].name)
+        shutil.copy(agent_jar(bench), base / "lib" / monitor.JAR)
         for file in sorted(jars.glob("*.jar")) if jars else []:
             shutil.copy(file, base / "lib" / file.name)
         home, gc_log = paths.tomcat_home, bench.out / "hosts" / self.host / "gc.log"
@@ -182,6 +194,7 @@ class Tomcat(Server):
                 f"-Dcatalina.home={home}",
                 f"-Dcatalina.base={base}",
                 f"-Djava.io.tmpdir={base / 'temp'}",
+                f"-Dtapscope.events={logs if options.agents else ''}",
                 "-cp",
                 f"{home}/bin/bootstrap.jar:{home}/bin/tomcat-juli.jar",
                 "org.apache.catalina.startup.Bootstrap",

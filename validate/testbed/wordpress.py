@@ -11,6 +11,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from tapscope.validate.monitors.install import php as monitor
+
 from . import dataset, mariadb, nginx
 from .packages import Paths
 from .processes import wait_until
@@ -81,11 +83,12 @@ def document_root(paths: Paths, target: Path) -> Path:
         shutil.copytree(folder / "theme", root / "wp-content" / "themes" / "testbed")
         shutil.copy(folder / "prepend.php", target / "prepend.php")
         shutil.copy(folder / "fill.php", target / "fill.php")
+    (target / "agent.php").write_text(monitor.agent())
     (target / "php.ini").write_text(_INI)
     return root
 
 
-def _environment(root: Path, database: str, connections: str, events: str) -> dict[str, str]:
+def _environment(root: Path, database: str, connections: str) -> dict[str, str]:
     return {
         "BLOG_ROOT": str(root),
         "BLOG_DB_HOST": database,
@@ -93,7 +96,6 @@ def _environment(root: Path, database: str, connections: str, events: str) -> di
         "BLOG_DB_USER": mariadb.USER,
         "BLOG_DB_PASSWORD": mariadb.PASSWORD,
         "BLOG_CONNECTIONS": connections,
-        "BLOG_EVENTS": events,
     }
 
 
@@ -108,7 +110,7 @@ def _fill(paths: Paths, work: Path, socket: Path) -> None:
         f"GRANT ALL ON {DATABASE}.* TO '{mariadb.USER}'@'10.77.0.%';",
     )
     root = document_root(paths, work)
-    environment = _environment(root, f"localhost:{socket}", "request", "")
+    environment = _environment(root, f"localhost:{socket}", "request")
     settings = [f"{name}={value}" for name, value in environment.items()]
     script = [paths.program("php"), "-c", str(root.parent / "php.ini"), str(root.parent / "fill.php")]
     call(["env", *settings, *script, json.dumps(_wish())])
@@ -131,11 +133,12 @@ class PhpFpm(Server):
         """Starts the workers and waits until they listen."""
         options, base, network = bench.options, bench.base(self.host), bench.launcher.network
         root = document_root(bench.paths, base)
-        events = ""
-        if options.monitors:
-            events = str(bench.events("php"))
-            for name, columns in _LOGS.items():
-                Path(events, name).write_text("\t".join(columns) + "\n")
+        if options.agents:
+            events = bench.events("php")
+            # The agent makes its own two files; this one is the testbed's.
+            (events / "checkouts.tsv").write_text("request_id\tthread_id\tborrow_us\treturn_us\n")
+            with (base / "php.ini").open("a") as ini:
+                ini.write(f'tapscope.events = "{events}"\n')
         address = bench.hosts[self.host]
         configured = base / "fpm.conf"
         configured.write_text(f"""[global]
@@ -154,7 +157,7 @@ php_admin_value[auto_prepend_file] = {base}/prepend.php
 php_admin_value[error_log] = {base}/php.log
 php_admin_flag[log_errors] = on
 """)
-        environment = _environment(root, bench.hosts[self.database], options.php_connections, events)
+        environment = _environment(root, bench.hosts[self.database], options.php_connections)
         argv = [str(bench.paths.files["php-fpm"]), "-R", "-c", str(base / "php.ini"), "-y", str(configured)]
         self.process = bench.launcher.start(self.host, f"php-{self.host}", argv, environment)
         listening = network.inside(self.host, bench.paths.program("ss"), "-Hltn", f"sport = :{PORT}")
@@ -174,13 +177,6 @@ php_admin_flag[log_errors] = on
         line = next((x for x in version.read_text().splitlines() if x.startswith("$wp_version")), "")
         php = call([paths.program("php"), "-n", "-v"]).splitlines()[0]
         return {"wordpress": line.split("'")[1] if "'" in line else "", "php": php}
-
-
-_LOGS = {
-    "requests.tsv": ("request_id", "ua_us", "ud_us", "status", "worker", "interaction"),
-    "statements.tsv": ("request_id", "ordinal", "ds_us", "dr_us", "thread_id", "form"),
-    "checkouts.tsv": ("request_id", "thread_id", "borrow_us", "return_us"),
-}
 
 
 def site(bench: Bench) -> str:

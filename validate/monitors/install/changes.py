@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,15 +23,15 @@ _END = f"{MARK}: end"
 
 @dataclass(frozen=True)
 class OwnFile:
-    """A file that is ours alone. path: relative to the tree; text: with MARK in its first line, where it is
-    not binary."""
+    """A file that is ours alone. path: relative to the tree; content: text with MARK in one of its first two
+    lines, or what makes a binary file (not asked when it is to be removed)."""
 
     path: str
-    content: str | bytes
+    content: str | Callable[[], bytes]
 
     def data(self) -> bytes:
         """The content as bytes."""
-        return self.content if isinstance(self.content, bytes) else self.content.encode()
+        return self.content.encode() if isinstance(self.content, str) else self.content()
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ def _step(root: Path, change: Change, remove: bool) -> Step:
 
 
 def _is_ours(data: bytes, change: OwnFile) -> bool:
-    if isinstance(change.content, bytes):
-        return data[:2] == change.content[:2]  # a jar of this name: no place for a mark
+    if not isinstance(change.content, str):
+        return True  # a jar has no place for a mark; its name is ours
     return any(MARK.encode() in line for line in data.splitlines()[:2])
 
 
@@ -262,7 +262,7 @@ def printed(changes: list[Change]) -> Iterator[str]:
     for change in changes:
         if isinstance(change, Link):
             yield f"# {change.path}: link to {change.target}\n"
-        elif isinstance(change.content if isinstance(change, OwnFile) else "", bytes):
+        elif isinstance(change, OwnFile) and not isinstance(change.content, str):
             yield f"# {change.path}: built by `tapscope monitors install`\n"
         elif isinstance(change, OwnFile):
             yield f"# {change.path}\n{change.data().decode()}"

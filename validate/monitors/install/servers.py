@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapscope.store.errors import ExitCode, TapscopeError
-from tapscope.validate.monitors.install import apache, mariadb, nginx
+from tapscope.validate.monitors.install import apache, avatica, mariadb, nginx, php, tomcat
 from tapscope.validate.monitors.install.changes import Change
 
 
@@ -59,6 +59,39 @@ SERVERS = {
             problems=nginx.problems,
             afterwards=("nginx -t", "systemctl reload nginx"),
             fetch=("cp /var/log/nginx/tapscope.log EVENTS/nginx/nginx.log",),
+        ),
+        Server(
+            name="tomcat",
+            tier="app",
+            tells="UA in ms, UD - UA in us; with the agent UA, DS, DR, UD in us per request and statement",
+            changed="a Valve in server.xml, the agent's jar in lib/; for statements, a data source's URL",
+            tree=tomcat.tree,
+            changes=lambda root, log: tomcat.changes(root),
+            problems=tomcat.problems,
+            afterwards=("systemctl restart tomcat10",),
+            fetch=("cp BASE/logs/tapscope_access.log BASE/logs/tapscope/*.tsv EVENTS/tomcat/",),
+        ),
+        Server(
+            name="php",
+            tier="app",
+            tells="UA, UD in us with the agent; DS, DR where the application's database layer tells",
+            changed="one .ini file in conf.d, and the agent as auto_prepend_file",
+            tree=php.tree,
+            changes=lambda root, log: php.changes(root),
+            problems=php.problems,
+            afterwards=("systemctl reload php8.2-fpm",),
+            fetch=(f"cp {php.EVENTS}/*.tsv EVENTS/php/",),
+        ),
+        Server(
+            name="avatica",
+            tier="middle",
+            tells="UA, DS, DR, UD in us per remote call, and every statement, with the agent",
+            changed="the agent's jar beside those of the server; one line of its program, and its JDBC URL",
+            tree=avatica.tree,
+            changes=lambda root, log: avatica.changes(root),
+            problems=avatica.problems,
+            afterwards=("change the program as tapscope-avatica.txt says, and start it again",),
+            fetch=("cp FOLDER/rpc.tsv FOLDER/statements.tsv EVENTS/avatica/",),
         ),
         Server(
             name="mariadb",

@@ -17,22 +17,22 @@ final class MonitoredDatabase extends wpdb
 
     public function db_connect($allow_bail = true)
     {
-        $asked_us = RequestLog::now_us();
+        $asked_us = TapscopeRequest::now_us();
         $connected = parent::db_connect($allow_bail);
         if ($this->dbh instanceof mysqli) {
-            RequestLog::connected($this->dbh->thread_id, $asked_us);
+            Connections::connected($this->dbh->thread_id, $asked_us);
         }
         return $connected;
     }
 
     public function query($query)
     {
-        if (!$query || RequestLog::$tag === '') {
+        if (!$query || TapscopeRequest::$tag === '') {
             return parent::query($query);
         }
-        $sent_us = RequestLog::now_us();
-        $result = parent::query($query . RequestLog::$tag);
-        RequestLog::statement($sent_us, RequestLog::now_us(), $this->dbh->thread_id ?? 0);
+        $sent_us = TapscopeRequest::now_us();
+        $result = parent::query($query . TapscopeRequest::$tag);
+        TapscopeRequest::statement($sent_us, TapscopeRequest::now_us(), $this->dbh->thread_id ?? 0);
         return $result;
     }
 }

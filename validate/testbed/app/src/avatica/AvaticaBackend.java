@@ -18,13 +18,13 @@ final class AvaticaBackend implements Backend {
 
     @Override
     public Physical physical(Connection pooled) throws SQLException {
-        AvaticaConnection connection = pooled.unwrap(AvaticaConnection.class);
+        AvaticaConnection connection = Backend.behind(pooled).unwrap(AvaticaConnection.class);
         Physical physical = known.get(connection);
         if (physical == null) {
             try (Statement statement = connection.createStatement();
                     ResultSet rows = statement.executeQuery("SELECT CONNECTION_ID()")) {
                 rows.next();
-                physical = new Physical(connection, connection.id, rows.getLong(1));
+                physical = new Physical(Backend.behind(pooled), connection.id, rows.getLong(1));
             }
             known.put(connection, physical);
         }

@@ -5,6 +5,7 @@ import org.apache.calcite.avatica.jdbc.JdbcMeta;
 import org.apache.calcite.avatica.remote.Driver;
 import org.apache.calcite.avatica.remote.LocalService;
 import org.apache.calcite.avatica.server.HttpServer;
+import tapscope.agent.MonitoredService;
 
 /** The JDBC middleware tier: java middle.Middleware json|protobuf PORT JDBC-URL USER PASSWORD, until it is ended. */
 public final class Middleware {
@@ -16,7 +17,7 @@ public final class Middleware {
         DriverManager.registerDriver(new Described());
         JdbcMeta meta = new JdbcMeta(args[2], args[3], args[4]);
         HttpServer server = new HttpServer.Builder<>()
-                .withHandler(new LocalService(meta), coding)
+                .withHandler(MonitoredService.of(new LocalService(meta)), coding)
                 .withPort(Integer.parseInt(args[1]))
                 .build();
         server.start();

@@ -2,6 +2,7 @@ package board;
 
 import java.sql.Connection;
 import java.sql.SQLException;
+import javax.sql.PooledConnection;
 
 /** What the drivers do differently: how a pooled connection is told apart from others, and what it cannot do. */
 interface Backend {
@@ -16,6 +17,11 @@ interface Backend {
     }
 
     Physical physical(Connection pooled) throws SQLException;
+
+    /** What the pool has its connection from: the driver's, or the agent's around it. The pool unwraps no further. */
+    static Connection behind(Connection pooled) throws SQLException {
+        return ((PooledConnection) pooled).getConnection();
+    }
 
     /** Whether the driver keeps prepared statements by their text, so that preparing again costs nothing. */
     boolean keepsStatements();

@@ -3,18 +3,18 @@ package board;
 import jakarta.servlet.ServletContext;
 import jakarta.servlet.ServletContextEvent;
 import jakarta.servlet.ServletContextListener;
-import java.nio.file.Path;
 import javax.naming.InitialContext;
 import javax.sql.DataSource;
+import tapscope.agent.Recorder;
 
-/** What all requests share: data source, settings, caches, event log. Made once when the application starts. */
+/** What all requests share: data source, settings, caches, checkout log. Made once when the application starts. */
 public final class Board implements ServletContextListener {
     private static final String KEY = "board";
 
     private Pauses pauses;
     DataSource dataSource;
-    /** Null when the event monitors are off. */
-    EventLog events;
+    /** Who had which pooled connection when: the testbed's own log. Null when the agent is off. */
+    Recorder.Rows checkouts;
     /** True: a connection is held until the request ends. False: it goes back after each group of statements. */
     boolean holdConnection;
     /** True: every statement is prepared once per connection and executed by number. */
@@ -43,8 +43,9 @@ public final class Board implements ServletContextListener {
             pauses = new Pauses(Integer.parseInt(context.getInitParameter("ballast-mib")),
                     Long.parseLong(context.getInitParameter("collect-every-ms")),
                     Long.parseLong(context.getInitParameter("collect-seed")));
-            String folder = context.getInitParameter("events");
-            events = folder == null || folder.isEmpty() ? null : new EventLog(Path.of(folder));
+            checkouts = Recorder.enabled()
+                    ? Recorder.open("checkouts.tsv", "request_id", "thread_id", "connection", "borrow_us", "return_us")
+                    : null;
         } catch (Exception e) {
             throw new IllegalStateException("board cannot start", e);
         }
@@ -54,12 +55,5 @@ public final class Board implements ServletContextListener {
     @Override
     public void contextDestroyed(ServletContextEvent event) {
         pauses.close();
-        if (events != null) {
-            try {
-                events.close();
-            } catch (Exception e) {
-                event.getServletContext().log("event log not closed cleanly", e);
-            }
-        }
     }
 }

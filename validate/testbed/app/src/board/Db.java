@@ -5,14 +5,11 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
-import java.util.Collections;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
-import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
+import tapscope.agent.Clock;
 
 /**
  * The database as one request sees it: at most one pooled connection at a time, borrowed at the first statement.
@@ -20,31 +17,25 @@ import java.util.concurrent.ConcurrentHashMap;
  * <p>{@code text*} sends the statement as text with its literals in it (COM_QUERY). {@code prepared*} uses a
  * server-prepared statement that each connection prepares once and then executes by number. Where the board is told
  * that all are prepared, {@code text*} does so as well; only an INSERT has no place for the id then.
- * The request id travels as a comment at the end of a text statement, and as one more bound string of a
- * prepared one: the marker {@code {id}} in the SQL stands for the condition that binds it. Without event monitors
- * neither is sent.
+ * The request id travels as a comment at the end of a text statement, which the agent's driver puts there, and as one
+ * more bound string of a prepared one: the marker {@code {id}} in the SQL stands for the condition that binds it.
+ * Without the agent neither is sent.
  */
 final class Db implements AutoCloseable {
-    /** Which statements a physical connection has prepared already; only used to name the prepare in the log. */
-    private static final Map<Object, Set<String>> PREPARED = Collections.synchronizedMap(new WeakHashMap<>());
-
     /** Prepared statements of a physical connection by their text; one request at a time uses them. Never emptied: a
      * pool opens few connections in the life of a testbed. */
     private static final Map<Object, Map<String, PreparedStatement>> KEPT = new ConcurrentHashMap<>();
 
     private final Board board;
-    private final EventLog events;
     private final String id;
     private Connection connection;
     private Backend.Physical physical;
     private long borrowUs;
     private boolean inTransaction;
-    private int ordinal;
     private long lastInsertId;
 
     Db(Board board, String id) {
         this.board = board;
-        this.events = id == null ? null : board.events;
         this.id = id;
     }
 
@@ -52,7 +43,7 @@ final class Db implements AutoCloseable {
         if (connection == null) {
             borrowUs = Clock.nowUs();
             connection = board.dataSource.getConnection();
-            if (board.events != null || keepsStatements()) {
+            if (board.checkouts != null || keepsStatements()) {
                 physical = board.backend.physical(connection);
             }
         }
@@ -67,8 +58,9 @@ final class Db implements AutoCloseable {
         long returnUs = Clock.nowUs();
         connection.close();
         connection = null;
-        if (board.events != null) {
-            board.events.checkout(id == null ? "-" : id, physical, borrowUs, returnUs);
+        if (board.checkouts != null) {
+            board.checkouts.add((id == null ? "-" : id) + '\t' + physical.threadId() + '\t' + physical.name() + '\t'
+                    + borrowUs + '\t' + returnUs);
         }
         physical = null;
     }
@@ -80,21 +72,13 @@ final class Db implements AutoCloseable {
         }
     }
 
-    private void log(long dsUs, String form) {
-        if (events != null) {
-            events.statement(id, ordinal++, dsUs, Clock.nowUs(), physical.threadId(), form);
-        }
-    }
-
     List<Row> text(String sql, Object... values) throws SQLException {
         if (board.allPrepared) {
             return prepared(marked(sql), values);
         }
         String full = literal(sql, values);
         try (Statement statement = connection().createStatement()) {
-            long dsUs = Clock.nowUs();
             try (ResultSet results = statement.executeQuery(full)) {
-                log(dsUs, "text");
                 return Row.all(results);
             }
         }
@@ -105,9 +89,7 @@ final class Db implements AutoCloseable {
         int count;
         if (board.allPrepared) {
             try (Bound bound = prepare(marked(sql), keys, values)) {
-                long dsUs = Clock.nowUs();
                 count = bound.statement().executeUpdate();
-                log(dsUs, "execute");
                 if (keys) {
                     takeKey(bound.statement());
                 }
@@ -115,10 +97,8 @@ final class Db implements AutoCloseable {
         } else {
             String full = literal(sql, values);
             try (Statement statement = connection().createStatement()) {
-                long dsUs = Clock.nowUs();
                 count = keys ? statement.executeUpdate(full, Statement.RETURN_GENERATED_KEYS)
                         : statement.executeUpdate(full);
-                log(dsUs, "text");
                 if (keys) {
                     takeKey(statement);
                 }
@@ -153,9 +133,7 @@ final class Db implements AutoCloseable {
 
     List<Row> prepared(String sql, Object... values) throws SQLException {
         try (Bound bound = prepare(sql, false, values)) {
-            long dsUs = Clock.nowUs();
             try (ResultSet results = bound.statement().executeQuery()) {
-                log(dsUs, "execute");
                 return Row.all(results);
             }
         }
@@ -163,9 +141,7 @@ final class Db implements AutoCloseable {
 
     int preparedUpdate(String sql, Object... values) throws SQLException {
         try (Bound bound = prepare(sql, false, values)) {
-            long dsUs = Clock.nowUs();
             int count = bound.statement().executeUpdate();
-            log(dsUs, "execute");
             return count;
         }
     }
@@ -194,11 +170,10 @@ final class Db implements AutoCloseable {
         if (mark < 0 && !board.allPrepared) {
             throw new IllegalArgumentException("statement without the id marker: " + sql);
         }
-        boolean bindsId = mark >= 0 && events != null;
+        boolean bindsId = mark >= 0 && id != null && board.checkouts != null;
         String full = mark < 0 ? sql
                 : sql.substring(0, mark) + (bindsId ? "AND ? <> ''" : "") + sql.substring(mark + 4);
         Connection mine = connection();
-        long dsUs = Clock.nowUs();
         PreparedStatement statement;
         if (keepsStatements()) {
             // On the connection behind the pooled one: what the pool hands out is closed when it goes back.
@@ -210,9 +185,6 @@ final class Db implements AutoCloseable {
             }
         } else {
             statement = prepareOn(mine, full, keys);
-        }
-        if (events != null && PREPARED.computeIfAbsent(physical.key(), c -> new HashSet<>()).add(full)) {
-            log(dsUs, "prepare");
         }
         int beforeMark = (int) sql.substring(0, Math.max(mark, 0)).chars().filter(c -> c == '?').count();
         int position = 1;
@@ -229,27 +201,21 @@ final class Db implements AutoCloseable {
 
     void begin() throws SQLException {
         Connection mine = connection();
-        long dsUs = Clock.nowUs();
         mine.setAutoCommit(false);
         inTransaction = true;
-        log(dsUs, "begin");
     }
 
     void commit() throws SQLException {
-        long dsUs = Clock.nowUs();
         connection.commit();
-        log(dsUs, "commit");
-        dsUs = Clock.nowUs();
         connection.setAutoCommit(true);
         inTransaction = false;
-        log(dsUs, "autocommit");
     }
 
     long lastInsertId() {
         return lastInsertId;
     }
 
-    /** Puts the values into the text, quoted, and the id comment at its end. */
+    /** Puts the values into the text, quoted. */
     private String literal(String sql, Object... values) {
         StringBuilder out = new StringBuilder(sql.length() + 64);
         int next = 0;
@@ -267,9 +233,6 @@ final class Db implements AutoCloseable {
                 out.append(value.toString().replace("\\", "\\\\").replace("'", "''"));
                 out.append('\'');
             }
-        }
-        if (events != null) {
-            out.append(" /*ID=").append(id).append("*/");
         }
         return out.toString();
     }

@@ -8,7 +8,7 @@ import org.mariadb.jdbc.MariaDbConnection;
 final class MariaDbBackend implements Backend {
     @Override
     public Physical physical(Connection pooled) throws SQLException {
-        MariaDbConnection connection = pooled.unwrap(MariaDbConnection.class);
+        MariaDbConnection connection = Backend.behind(pooled).unwrap(MariaDbConnection.class);
         long threadId = connection.getServerThreadId();
         return new Physical(connection, Long.toString(threadId), threadId);
     }
