@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 from testbed_tables import Finished, rows
 
+from tapscope import capture
+from tapscope.reconstruct.threads import log
+from tapscope.reconstruct.threads.run import trace as by_threads
 from tapscope.store.errors import TapscopeError
+from tapscope.validate import accuracy, truth
+from tapscope.validate.event_calls import Names
 from tapscope.validate.testbed import avatica as middleware
 from tapscope.validate.testbed import packages, run
 from tapscope.validate.testbed.scenarios import SCENARIOS
@@ -42,7 +47,9 @@ def avatica(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 @pytest.fixture(scope="module")
 def balanced(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    return a_run(tmp_path_factory, "balanced", users=20, think_s=0.3, statements="prepared")
+    return a_run(
+        tmp_path_factory, "balanced", users=20, think_s=0.3, statements="prepared", record_threads=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -167,3 +174,15 @@ def test_two_application_servers_need_the_balancer(tmp_path: Path) -> None:
     options = SCENARIOS["balanced"].options(connector="mod_proxy_ajp", **SHORT)
     with pytest.raises(TapscopeError, match="balancer of mod_jk"):
         run.run(options, tmp_path / "run")
+
+
+def test_threads_and_request_ids_tell_the_same_paths(balanced: Finished) -> None:
+    logs = log.read([balanced.folder / "threads"])
+    tables = capture.read_files([str(balanced.folder / "capture" / "tap.pcap")])
+    found = by_threads(tables, logs)
+    assert found.refused == []
+    names = Names()
+    made = found.made
+    linked = accuracy.from_tables(made.calls, tables.connections, tables.addresses, made.links, names)
+    result = accuracy.paths(linked, truth.read(balanced.folder / "truth" / "calls.csv.gz", names))
+    assert result.paths_correct == result.paths_exist == result.paths_reported > 100

@@ -63,23 +63,35 @@ def record(folder: Path, print_env: bool, command: tuple[str, ...]) -> int:
     type=click.Path(path_type=Path),
     help="Also write one row per call, with its parent.",
 )
+@click.option(
+    "--answers",
+    metavar="requests.csv",
+    type=click.Path(path_type=Path),
+    help="Compare with the paths that vApp's answers told (users/requests.csv of a testbed run).",
+)
 @JSON
-def paths(logs: tuple[Path, ...], output: Path | None, as_json: bool) -> int:
+def paths(logs: tuple[Path, ...], output: Path | None, answers: Path | None, as_json: bool) -> int:
     """Calls and their parents from thread LOGS (files or folders) alone, without a capture.
 
     Exit status 3: a process was refused, because its threads go back and forth between requests.
     """
+    from dataclasses import asdict
+
     from tapscope.cli.output import print_json
     from tapscope.reconstruct.threads import log
+    from tapscope.validate.threads import answers as told
     from tapscope.validate.threads import logged
 
     found = logged.paths(log.read(logs))
     if output is not None:
         logged.write(found, output)
+    record = found.as_json()
+    if answers is not None:
+        record["answers"] = asdict(told.judge(found, answers))
     if as_json:
-        print_json(found.as_json())
+        print_json(record)
     else:
-        for name, value in found.summary.items():
+        for name, value in {**found.summary, **record.get("answers", {})}.items():
             click.echo(f"{name:44} {value}")
         for sentence in found.refused:
             click.echo(f"tapscope: {sentence}.", err=True)

@@ -18,7 +18,10 @@ class Step:
 
 
 class Pace:
-    """State of one emulated user that no application has a say in. session: value of its cookie, if any."""
+    """State of one emulated user that no application has a say in. session: value of its cookie, if any;
+    keeps_answers: whether what it was answered is written down."""
+
+    keeps_answers = False
 
     def __init__(self, seed: int, number: int, mix: str) -> None:
         self._rng = random.Random(f"visitor {seed} {number}")

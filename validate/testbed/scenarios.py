@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import apache, avatica, fanout, mariadb, nginx, people, tomcat, wordpress
+from . import apache, avatica, fanout, mariadb, nginx, people, tomcat, vapp, wordpress
 from .apache import Apache
 from .avatica import AvaticaCheckouts, Middleware
 from .checkouts import Checkouts, MysqlCheckouts
@@ -82,6 +82,17 @@ _FANOUT = Scenario(
     needs=(*_MARIADB, *_TOMCAT, "nginx", "gunicorn", "pymysql"),
     parts=fanout.PARTS,
 )
+
+_VAPP_HOSTS = {
+    "client": "10.77.0.10",
+    "web": "10.77.0.20",
+    "mid1": "10.77.0.31",
+    "mid2": "10.77.0.32",
+    "back1": "10.77.0.41",
+    "back2": "10.77.0.42",
+    "back3": "10.77.0.43",
+    "store": "10.77.0.50",
+}
 
 _ALL = (
     _BOARD,
@@ -195,6 +206,19 @@ _ALL = (
             nginx.Nginx("web", fanout.site),
         ],
         needs=(*_MARIADB, *_TOMCAT, "nginx", "system-python", "aiohttp", "aiomysql"),
+    ),
+    Scenario(
+        name="random",
+        summary="vApp, servers of our own on four tiers: paths of any shape, all requests look alike",
+        hosts=_VAPP_HOSTS,
+        entry=("web", vapp.PORT),
+        ports={host: vapp.PORT for host in _VAPP_HOSTS if host != "client"},
+        protocols={vapp.PORT: "http"},
+        servers=vapp.servers,
+        visitors="vapp",
+        holders=lambda capture, bench, servers: {},
+        needs=(),
+        defaults={"users": 30, "think_s": 0.1},
     ),
 )
 

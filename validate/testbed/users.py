@@ -4,7 +4,7 @@ Each user keeps one HTTP/1.1 connection, waits for the answer, thinks, and asks 
 comes as absolute times, so that the caller knows them beforehand. One row per request goes to requests.csv:
 request_id, user, interaction, method, target, intended_ns (when the think time was over), start_ns
 (request handed to the kernel), end_ns (last byte of the answer read; -1 when it never came), status (0:
-connection failed), bytes, local_port.
+connection failed), bytes, local_port, answer (its text, where the visitors keep it: the path in vApp's).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ COLUMNS = (
     "status",
     "bytes",
     "local_port",
+    "answer",
 )
 
 
@@ -52,6 +53,10 @@ class Answer:
     @property
     def size(self) -> int:
         return len(self._data)
+
+    def body(self) -> str:
+        """What came after the head; for answers that are not chunked."""
+        return self._data[self._body_at :].decode("latin-1")
 
     def feed(self, data: bytes) -> bool:
         """Takes bytes; true when the answer is complete."""
@@ -222,6 +227,7 @@ class User:
                 answer.status if answer else 0,
                 answer.size if answer else 0,
                 port,
+                answer.body() if answer is not None and self._visitor.keeps_answers else "",
             )
         )
         return answer
