@@ -90,9 +90,10 @@ def test_the_record_is_written_in_order_of_time_and_read_again(tmp_path: Path) -
     assert judged.read(tmp_path / faults.RECORD) == [(2, 3, "db", "gc"), (5, 9, "app", "stop")]
 
 
-def burden(folder: Path, program: str, moments: list[tuple[int, int]], **settings: Any) -> list[list[int]]:
-    """Rows that a program wrote down for its moments (in ms from now, and ms)."""
-    begin_ns = time.time_ns() + 400_000_000
+def burden_command(
+    folder: Path, program: str, begin_ns: int, moments: list[tuple[int, int]], **settings: Any
+) -> dict[str, Any]:
+    """What starts a program for its moments (in ms from begin_ns, and ms)."""
     config = {
         "program": program,
         "moments": [(begin_ns + at * 1_000_000, length * 1_000_000) for at, length in moments],
@@ -102,8 +103,13 @@ def burden(folder: Path, program: str, moments: list[tuple[int, int]], **setting
     }
     (folder / "config.json").write_text(json.dumps(config))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    argv = [sys.executable, "-m", burdens.__name__, str(folder / "config.json")]
-    subprocess.run(argv, env=env, check=True, timeout=60)
+    return {"args": [sys.executable, "-m", burdens.__name__, str(folder / "config.json")], "env": env}
+
+
+def burden(folder: Path, program: str, moments: list[tuple[int, int]], **settings: Any) -> list[list[int]]:
+    """Rows that a program wrote down for its moments."""
+    begin_ns = time.time_ns() + 400_000_000
+    subprocess.run(**burden_command(folder, program, begin_ns, moments, **settings), check=True, timeout=60)
     with (folder / "record.csv").open(newline="") as file:
         return [[int(cell) - begin_ns for cell in row] for row in csv.reader(file)]
 
@@ -119,6 +125,29 @@ def test_a_burden_does_what_was_planned_and_leaves_nothing(tmp_path: Path, progr
     assert sum(file.stat().st_size for file in tmp_path.glob("block-*")) == 0
 
 
+def gone(group: int, patience_s: float) -> bool:
+    """Whether no process of a group lives any more."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_burden_that_is_ended_takes_its_workers_with_it(tmp_path: Path) -> None:
+    settings = {"workers": 3, "block_kib": 64, "most_mib": 1}
+    command = burden_command(tmp_path, "dirty", time.time_ns(), [(0, 60_000)], **settings)
+    process = subprocess.Popen(**command, start_new_session=True)
+    while len(list(tmp_path.glob("block-*"))) < 3:
+        time.sleep(0.02)
+    process.terminate()
+    process.wait(10)
+    assert gone(process.pid, 10)
+
+
 def test_everybody_in_a_crowd_asks_for_the_page(tmp_path: Path) -> None:
     asked = []
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -130,10 +159,10 @@ def test_everybody_in_a_crowd_asks_for_the_page(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        where = {"address": "127.0.0.1", "port": server.getsockname()[1], "target": "/report?ms={ms}"}
-        found = burden(tmp_path, "crowd", [(0, 300)], workers=4, **where)
+        where = {"address": "127.0.0.1", "port": server.getsockname()[1], "target": "/report?ms=80"}
+        found = burden(tmp_path, "crowd", [(0, 300)], workers=4, insist=False, **where)
         thread.join(10)
-    assert asked == [b"GET /report?ms=300 HTTP/1.1"] * 4
+    assert asked == [b"GET /report?ms=80 HTTP/1.1"] * 4
     assert [end - begin for begin, end in found] == [300_000_000]
 
 

@@ -1,9 +1,9 @@
 """Programs that burden a host at planned moments: `python -m tapscope.validate.testbed.burdens CONFIG.json`.
 
 spin: processes that use the processor; dirty: buffered writes; write: synchronous writes past the page
-cache; crowd: connections to a server, all at once. Each fault becomes a line of the record: begin_ns, end_ns,
-from the first worker's begin to the last one's end. Files do not grow beyond `most_mib` in all; they are cut
-to nothing at the end of each fault. Ended by SIGTERM.
+cache; crowd: visitors of a server who come all at once, and ask once or (`insist`) until the end. Each fault
+becomes a line of the record: begin_ns, end_ns, from the first worker's begin to the last one's end. Files do
+not grow beyond `most_mib` in all; they are cut to nothing at the end of each fault. Ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import json
 import mmap
 import os
+import signal
 import struct
 import sys
 import time
@@ -92,24 +93,27 @@ def _crowd(config: dict[str, Any], note: Note) -> None:
 async def _crowds(config: dict[str, Any], note: Note) -> None:
     for begin_ns, length_ns in config["moments"]:
         await asyncio.sleep(max(0.0, (begin_ns - time.time_ns()) / 1e9))
-        target = config["target"].format(ms=length_ns // 1_000_000)
         began_ns = time.time_ns()
-        asked = [_ask(config, target, length_ns / 1e9) for _ in range(config["workers"])]
-        await asyncio.gather(*asked)
+        until = time.monotonic() + length_ns / 1e9
+        await asyncio.gather(*(_visit(config, until) for _ in range(config["workers"])))
         # The crowd's own answers may come later; what it does to others ends with its last connection.
         note(began_ns, began_ns + length_ns)
 
 
-async def _ask(config: dict[str, Any], target: str, patience_s: float) -> None:
+async def _visit(config: dict[str, Any], until: float) -> None:
     """One visitor. Who has no connection when the fault ends goes away, and sends no SYN a second later."""
-    request = f"GET {target} HTTP/1.1\r\nHost: {config['address']}\r\nConnection: close\r\n\r\n"
+    host = config["address"]
+    request = f"GET {config['target']} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
     try:
-        opened = asyncio.open_connection(config["address"], config["port"])
-        reader, writer = await asyncio.wait_for(opened, patience_s)
-        writer.write(request.encode())
-        await asyncio.wait_for(reader.read(-1), 30)
-        writer.close()
-        await writer.wait_closed()
+        while True:
+            opened = asyncio.open_connection(host, config["port"])
+            reader, writer = await asyncio.wait_for(opened, until - time.monotonic())
+            writer.write(request)
+            await asyncio.wait_for(reader.read(-1), 30)
+            writer.close()
+            await writer.wait_closed()
+            if not config["insist"] or time.monotonic() >= until:
+                return
     except (OSError, TimeoutError):
         return
 
@@ -126,7 +130,9 @@ PROGRAMS = {"spin": _spin, "dirty": _dirty, "write": _write, "crowd": _crowd}
 
 
 def main() -> None:
-    """Carries out the plan, then waits to be ended."""
+    """Carries out the plan. Ended early, it takes its workers with it, who may be in a fault."""
+    if os.getpgrp() == os.getpid():
+        signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     config = json.loads(Path(sys.argv[1]).read_text())
     with Path(config["record"]).open("w", encoding="ascii") as record:
 

@@ -75,7 +75,7 @@ KINDS: dict[str, Kind] = {
         {"keep_alive": False, "backlog": 8, "apache_threads": 50},
     ),
     "pool": Kind(
-        "slow statements in all connections of a small pool",
+        "slow statements in the connections of a small pool",
         "app",
         (300, 900),
         injectors.SlowStatements,

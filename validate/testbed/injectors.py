@@ -272,7 +272,7 @@ class Crowd(Burden):
     """A crowd that connects all at once from the clients' host and asks for one page each."""
 
     program = "crowd"
-    settings = {"workers": 200, "target": "/board/front"}  # noqa: RUF012
+    settings = {"workers": 200, "target": "/board/front", "insist": False}  # noqa: RUF012
 
     def place(self) -> str:
         """Where the users are."""
@@ -284,12 +284,17 @@ class Crowd(Burden):
 
 
 class SlowStatements(Crowd):
-    """As many requests as the pool has connections, each with a statement that takes as long as the fault."""
+    """Four times as many visitors as the pool has connections, who ask again and again for a slow statement.
+
+    Every connection is in use then, and the database goes on answering: what waits, waits for a connection.
+    """
 
     def where(self, bench: Bench, servers: Sequence[Server]) -> dict[str, Any]:
-        """One request per pooled connection."""
+        """Visitors by the size of the pool."""
+        workers = 4 * bench.options.pool_size
         return {
             **super().where(bench, servers),
-            "workers": bench.options.pool_size,
-            "target": "/board/report?ms={ms}",
+            "workers": workers,
+            "target": "/board/report?ms=80",
+            "insist": True,
         }
