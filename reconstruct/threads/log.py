@@ -60,6 +60,19 @@ UNSEEN_SLACK = 2
 """Bytes by which the kernel's counts are higher: they take SYN and FIN for a byte each."""
 
 
+EVENT_COLUMNS = {
+    "connection": np.int32,
+    "thread": np.int64,
+    "way": np.int8,
+    "begin_ns": np.int64,
+    "end_ns": np.int64,
+    "offset": np.int64,
+    "bytes": np.int64,
+}
+CHUNK = 1 << 18
+"""Records that are looked at together."""
+
+
 class Kind(IntEnum):
     """Kinds of records."""
 
@@ -110,7 +123,7 @@ class ThreadLogs:
         end_ns (-1: open at the end), received, sent (bytes until its end, -1 not known), counted_received,
         counted_sent (the same as the kernel counts them)
     events : sends and receives of at least one byte: connection (row), thread (row of no table: process << 32
-        | thread id), way (Way), begin_ns, end_ns, offset, bytes; in order of begin_ns
+        | thread id), way (Way), begin_ns, end_ns, offset, bytes; log by log, in the order of their records
     """
 
     processes: list[Process]
@@ -167,17 +180,19 @@ class _Reader:
             self.counters[f"threads.{name}"] = self.counters.get(f"threads.{name}", 0) + number
 
     def add(self, path: Path) -> None:
-        data = path.read_bytes()
-        if len(data) < HEADER.itemsize or not data.startswith(MAGIC):
+        with path.open("rb") as file:
+            head = file.read(HEADER.itemsize)
+        if len(head) < HEADER.itemsize or not head.startswith(MAGIC):
             self.count("files_that_are_no_logs")
             return
-        header = np.frombuffer(data, HEADER, 1)[0]
+        header = np.frombuffer(head, HEADER, 1)[0]
         if header["record_bytes"] != RECORD.itemsize or not HEADER.itemsize <= header["header_bytes"] <= 4096:
             self.count("logs_of_another_version")
             return
-        body = data[int(header["header_bytes"]) :]
-        self.count("cut_records", int(len(body) % RECORD.itemsize > 0))
-        records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)
+        begin = int(header["header_bytes"])
+        whole, rest = divmod(max(path.stat().st_size - begin, 0), RECORD.itemsize)
+        self.count("cut_records", int(rest > 0))
+        records = np.memmap(path, RECORD, "r", begin, (whole,)) if whole else np.empty(0, RECORD)
         process = Process(
             str(path),
             int(header["pid"]),
@@ -193,7 +208,8 @@ class _Reader:
         number = len(self.processes)
         self.processes.append(process)
         rows = self._connections(number, records)
-        self._events(number, records, rows)
+        for first in range(0, whole, CHUNK):
+            self._events(number, records[first : first + CHUNK], rows)
 
     def _address(self, packed: bytes, version: int) -> int:
         text = str(IPv4Address(packed[:4]) if version == 4 else IPv6Address(packed))
@@ -256,21 +272,22 @@ class _Reader:
         sound = (body["bytes"] >= 0) & (body["offset"] >= 0) & (calls["direction"] <= Way.SENT)
         self.count("calls_that_make_no_sense", int((~sound).sum()))
         keep = sound & (row >= 0) & (body["bytes"] > 0)
-        self.events.append(
-            {
-                "connection": row[keep],
-                "thread": (np.int64(process) << 32) | calls["thread"][keep].astype(np.int64),
-                "way": calls["direction"][keep].astype(np.int64),
-                "begin_ns": calls["begin_ns"][keep].astype(np.int64),
-                "end_ns": body["end_ns"][keep].astype(np.int64),
-                "offset": body["offset"][keep].astype(np.int64),
-                "bytes": body["bytes"][keep].astype(np.int64),
-            }
-        )
+        columns = {
+            "connection": row,
+            "thread": (np.int64(process) << 32) | calls["thread"].astype(np.int64),
+            "way": calls["direction"],
+            "begin_ns": calls["begin_ns"],
+            "end_ns": body["end_ns"],
+            "offset": body["offset"],
+            "bytes": body["bytes"],
+        }
+        self.events.append({name: columns[name][keep].astype(EVENT_COLUMNS[name]) for name in columns})
 
     def logs(self) -> ThreadLogs:
-        events = {name: np.concatenate([part[name] for part in self.events]) for name in self.events[0]}
-        order = np.argsort(events["begin_ns"], kind="stable")
+        events = {  # the parts go as their columns are taken
+            name: np.concatenate([np.empty(0, dtype), *(part.pop(name) for part in self.events)])
+            for name, dtype in EVENT_COLUMNS.items()
+        }
         names = list(self.connections[0])
         connections = {name: np.concatenate([part[name] for part in self.connections]) for name in names}
         self.count("bytes_not_seen", _unseen(connections))
@@ -278,7 +295,7 @@ class _Reader:
             self.processes,
             list(self.addresses),
             connections,
-            {name: values[order] for name, values in events.items()},
+            events,
             self.counters,
         )
 

@@ -20,7 +20,7 @@ class Streams:
 
     def __init__(self, logs: ThreadLogs) -> None:
         events = logs.events
-        group = events["connection"] * 2 + events["way"]
+        group = events["connection"].astype(np.int64) * 2 + events["way"]
         order = np.lexsort((events["offset"], group))
         self._rows = order
         self._group = group[order]
