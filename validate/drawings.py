@@ -51,7 +51,7 @@ def queue_lengths(tiers: Mapping[str, Series], path: Path) -> None:
                 )
         axis.set_title(title)
         axis.set_ylim(bottom=0)
-    axes[0].legend(loc="upper right", ncols=3, frameon=False, bbox_to_anchor=(1.0, 1.35))
+    _legend(figure, axes[0])
     axes[-1].set_xlabel("s")
     figure.supylabel("calls inside, mean of 50 ms", fontsize=8.5)
     _save(figure, path)
@@ -73,7 +73,7 @@ def by_workload(
         axis.set_xticks(list(users), [str(n) for n in users])
         axis.minorticks_off()
     axes[0].set_ylabel("1 - r")
-    axes[-1].legend(frameon=False, loc="best")
+    _legend(figure, axes[0])
     _save(figure, path)
 
 
@@ -116,7 +116,7 @@ def costs(panels: Mapping[str, Sequence[Mapping[str, Any]]], labels: tuple[str, 
         axis.set_xticks(place, [row["label"] for row in rows])
         axis.set_title(title)
         axis.margins(y=0.15)
-    axes[0].legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, -0.12), ncols=2)
+    _legend(figure, axes[0])
     _save(figure, path)
 
 
@@ -124,6 +124,12 @@ def _panels(rows: int, columns: int, *, height: float, **shared: Any) -> tuple[F
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     axes = figure.subplots(max(rows, 1), max(columns, 1), squeeze=False, **shared)
     return figure, list(axes.flat)
+
+
+def _legend(figure: Figure, axis: Axes) -> None:
+    """One legend below all panels, by what one of them shows."""
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), frameon=False)
 
 
 def _save(figure: Figure, path: Path) -> None:
