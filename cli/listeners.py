@@ -27,9 +27,16 @@ COUNTS = (
 )
 
 
+def of_spans(run: RunFile) -> bool:
+    """Whether a run was made of span tables, whose connections no tap saw."""
+    return any(source["kind"] == "spans" for source in run.sources())
+
+
 def records(run: RunFile) -> list[dict[str, Any]]:
     """One record per listener, most trouble first. `hit` counts the transactions in which a call waited for
     its connection because a SYN was sent again."""
+    if of_spans(run):
+        return []
     connections, addresses = run.read_table("connections"), run.addresses()
     trace_of_conn = _trace_of_first_call(run, set_up_ns_at_least=RETRY_NS)
     here = connections["server_addr"].astype(np.int64) << 16 | connections["server_port"]

@@ -16,20 +16,22 @@ from tapscope.cli.output import cell, note, utc
 from tapscope.cli.show import records as show_records
 from tapscope.store.runfile import RunFile
 
+ALL = "(all)"
 SHARES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
 
 Int = NDArray[np.int64]
 
 
 def document(run: RunFile) -> dict[str, Any]:
-    """Everything that the command knows: {"nodes": [...], "transactions": [...], "omission": words}.
+    """Everything that the command knows: {"nodes", "entries", "transactions": [...], "omission": words}.
 
-    `nodes` has a record per called node, over its calls. `transactions` has one per class at the entry nodes,
-    most frequent first, of response times as the clients met them: with the wait for their connection.
+    `nodes` has a record per called node, over its calls. `entries` has one per node that clients call, of
+    response times as they met them: with the wait for their connection; `transactions` the same per class,
+    most frequent first.
     """
     calls, connections = run.read_table("calls"), run.read_table("connections")
     names, classes = run.node_names(), run.classes()
-    found: dict[str, Any] = {"nodes": [], "transactions": [], "omission": OMISSION}
+    found: dict[str, Any] = {"nodes": [], "entries": [], "transactions": [], "omission": OMISSION}
     if not len(calls["conn"]):
         return found
     took = np.where(calls["depart_ns"] >= 0, calls["depart_ns"] - calls["arrive_ns"], -1)
@@ -38,6 +40,8 @@ def document(run: RunFile) -> dict[str, Any]:
     seen = transactions(calls, connections, entry_nodes(run.read_table("nodes"), calls))
     waited = seen.end_ns - seen.begin_ns
     node, class_id = calls["server_node"][seen.rows], calls["class_id"][seen.rows]
+    for one in np.unique(node).tolist():
+        found["entries"].append({"node": names[one], "class": ALL} | _distribution(waited[node == one]))
     pairs = np.stack([node, class_id], axis=1)
     kinds, which = np.unique(pairs, axis=0, return_inverse=True)
     for kind, rows in enumerate(_groups(which.ravel(), len(kinds))):
@@ -117,7 +121,7 @@ def point_in_time(
 def rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
     """The records of a document as one flat table; the modes in words, nodes without a class."""
     keys = ["node", "class", "count", "unanswered", "mean_ms", *SHARES, "max_ms", "vlrt", "vlrt_from_ms"]
-    listed = [*found["nodes"], *found["transactions"]]
+    listed = [*found["nodes"], *found["entries"], *found["transactions"]]
     return [*keys, "modes"], [[r.get(key) for key in keys] + [mode_words(r["modes"])] for r in listed]
 
 
@@ -148,9 +152,9 @@ def show(found: Mapping[str, Any], limit: int) -> None:
     of_nodes = {key: title for key, title in columns.items() if key != "class"}
     show_records("Response times per node", found["nodes"], of_nodes | {"unanswered": "unanswered"})
     classes = found["transactions"]
-    title = "Transactions per class, with the wait for their connection"
-    show_records(title, classes[:limit], columns)
-    for one in (*found["nodes"], *classes[:limit]):
+    shown = [*found["entries"], *classes[:limit]]
+    show_records("Transactions per class, with the wait for their connection", shown, columns)
+    for one in (*found["nodes"], *shown):
         if len(one["modes"]) > 1:
             of = f"{one['node']} {one['class']}" if "class" in one else one["node"]
             print(f"{of}: {len(one['modes'])} modes: {mode_words(one['modes'])}")

@@ -126,7 +126,8 @@ def _article(run: Run, page: Page, total: int, before: int | None, after: int | 
     return (
         f'<section id="{name}" class="finding" aria-labelledby="{name}-title">'
         f'<p class="steps">{" ".join(steps)}</p>'
-        f'<h2 id="{name}-title">Finding {page.number} of {total}: {escape(found.cause + origin)}</h2>'
+        f'<h2 id="{name}-title" tabindex="-1">'
+        f"Finding {page.number} of {total}: {escape(found.cause + origin)}</h2>"
         f'<div class="tiles">{"".join(tiles)}</div>'
         "<h3>What speaks for the cause</h3>"
         f"{_mechanisms(found)}{_ranking(found.ranking)}{_ruled_out(found)}"

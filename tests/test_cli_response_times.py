@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 import pytest
+import span_sets
 from simulator import NODE_NAMES, WEB, Simulation, simulate
 
 from tapscope.cli.main import run
@@ -67,7 +68,11 @@ def test_percentiles_of_each_node_are_those_of_its_sorted_response_times(capsys,
 
 
 def test_transactions_count_the_wait_for_their_connection(capsys, path, world) -> None:
-    found = json.loads(printed(capsys, "response-times", path, "--json"))["transactions"]
+    document = json.loads(printed(capsys, "response-times", path, "--json"))
+    found, (entry,) = document["transactions"], document["entries"]
+    assert entry["count"] == sum(record["count"] for record in found)
+    assert entry["max_ms"] == max(record["max_ms"] for record in found)
+    assert entry["mean_ms"] - document["nodes"][0]["mean_ms"] > sum(LATE.values()) * 1e3 / entry["count"]
     calls = world.tables["calls"]
     assert (
         sum(record["count"] for record in found)
@@ -85,7 +90,8 @@ def test_csv_has_a_row_per_node_and_class(capsys, path) -> None:
     found = json.loads(printed(capsys, "response-times", path, "--json"))
     rows = list(csv.DictReader(io.StringIO(printed(capsys, "response-times", path, "--csv"))))
     assert [row["node"] for row in rows[:3]] == NODE_NAMES[1:]
-    assert [row["class"] for row in rows[3:]] == [record["class"] for record in found["transactions"]]
+    assert rows[3]["class"] == "(all)"
+    assert [row["class"] for row in rows[4:]] == [record["class"] for record in found["transactions"]]
     assert [float(row["p99_ms"]) for row in rows[:3]] == [record["p99_ms"] for record in found["nodes"]]
     assert all("ms" in row["modes"] for row in rows[:3])
 
@@ -141,3 +147,15 @@ def test_every_connection_that_waited_leads_to_its_transaction(capsys, path, wor
         root = int(traces["root"][one["trace"]])
         assert calls["arrive_ns"][root] == one["syn_ns"] + one["setup_ms"] * 1e6 + 10_000
     assert "transaction" in printed(capsys, "listeners", path, "--waits")
+
+
+def test_span_tables_know_of_no_listener(capsys, tmp_path) -> None:
+    spans = span_sets.write(tmp_path / "spans.csv", span_sets.rows(simulate(seed=2, users=3, seconds=1.0)))
+    run_path = str(tmp_path / "run.db")
+    assert run(["trace", "--spans", str(spans), "-o", run_path]) == ExitCode.DONE
+    capsys.readouterr()
+    assert run(["listeners", run_path, "--json"]) == ExitCode.DONE
+    told = capsys.readouterr()
+    assert json.loads(told.out) == []
+    assert "no tap saw its connections" in told.err
+    assert json.loads(printed(capsys, "response-times", run_path, "--json"))["nodes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,23 @@ def test_words_of_the_page_have_the_ranking_and_what_was_ruled_out(opened, stall
         assert mechanism.words.replace("'", "&#x27;") in text
     assert text.count("<li>") == len(stall.found.ruled_out) > 3
     assert stall.found.ranking[0].words in text
+
+
+def test_a_queue_that_began_nowhere_has_a_page_too(opened, stall) -> None:
+    """No origin, no mechanism, no path: what is left is the symptom, and what was ruled out."""
+    run, found = opened
+    nowhere = replace(
+        stall.found, origin=-1, path=[], travel=[], mechanisms=[], ranking=[], ruled_out=["<everything>"]
+    )
+    page = replace(stall, found=nowhere)
+    text = words.articles(run, found, [page])
+    assert "Finding 1 of" in text
+    assert "unknown" in text
+    assert "&lt;everything&gt;" in text
+    assert "load-throughput" not in text
+    drawn = episodes.Episodes(run, analysis.analyse(run)).drawn(page)
+    assert [strip["group"] for strip in drawn["strips"]] == ["response", "queue", "queue", "queue"]
+    assert drawn["windows"] is None
 
 
 def test_only_the_findings_with_the_longest_responses_have_a_page(monkeypatch, path, opened) -> None:

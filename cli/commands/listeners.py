@@ -24,12 +24,14 @@ def listeners(run_path: Path, each: bool, as_csv: bool, as_json: bool) -> None:
     import sys
 
     from tapscope.cli import listeners as listing
-    from tapscope.cli.output import print_json
+    from tapscope.cli.output import note, print_json
     from tapscope.report.export import write_rows
     from tapscope.store.runfile import RunFile
 
     with RunFile.open(run_path) as run:
         listed = listing.waits(run) if each else listing.records(run)
+        if listing.of_spans(run):
+            note("This run was made of span tables: no tap saw its connections.")
     if as_csv:
         write_rows(sys.stdout, list(listed[0]) if listed else [], ([*one.values()] for one in listed), "csv")
     elif as_json:

@@ -98,6 +98,7 @@ Tapscope.findings = (() => {
     const stops = [() => strips.close(), scatter(section, page), hits(section, page)];
     left = () => { for (const stop of stops) stop(); };
     scrollTo(0, 0);
+    section.querySelector("h2").focus({ preventScroll: true });
     await strips.start();
     return true;
   };

@@ -108,7 +108,7 @@ Tapscope.transactions = (() => {
     const number = (n) => n.toLocaleString("en").replace(/,/g, "\u202f");
     words.textContent = all.length
       ? `${number(all.length)} of ${number(data.total)} transactions are in this page: the slowest of the run, of every `
-        + "stretch of time and of every response-time bucket. Choose one to see its calls."
+        + "stretch of time and of every response-time bucket, and those that findings hit. Choose one to see its calls."
       : "No transaction was seen from beginning to end.";
     more.addEventListener("click", () => { state.shown += PAGE; list(); });
     strips.onRange(() => { state.shown = PAGE; list(); });
