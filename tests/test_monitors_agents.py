@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
-import time
-import urllib.request
 
 import pytest
+from web_answers import answer, free_port
 
 from tapscope.cli import main
 from tapscope.validate import events
@@ -33,26 +31,6 @@ public final class Check {
     }
 }
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def answer(url: str, **headers: str) -> str:
-    """Body of one answer; the server gets a while to start."""
-    names = {name.replace("_", "-"): value for name, value in headers.items()}
-    end = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=names), timeout=20) as response:
-                return str(response.read().decode())
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.2)
 
 
 def test_a_stock_tomcat_logs_every_request_once_the_monitors_are_installed(tmp_path):

@@ -11,9 +11,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from web_answers import answer, free_port
 
 from tapscope.cli import main
 from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.validate import events
 from tapscope.validate.monitors.install import changes
 from tapscope.validate.monitors.install.changes import Block, Link, OwnFile
 from tapscope.validate.monitors.install.servers import SERVERS
@@ -89,43 +91,70 @@ def test_looking_changes_nothing_and_shows_every_line(name, flag, tmp_path, caps
             assert all(line in shown for line in new)
 
 
-def test_httpd_accepts_what_it_gets(tmp_path):
+def served(argv: list[str], url: str, environment: dict[str, str] | None = None) -> list[str]:
+    """Bodies of three answers of a server in the foreground, which is ended then."""
+    # In a session of its own: httpd ends its whole process group.
+    server = subprocess.Popen(
+        argv, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        bodies = [answer(url), answer(url, X_Request_ID="given-1"), answer(url)]
+    finally:
+        server.terminate()
+        _, said = server.communicate(timeout=20)
+    assert server.returncode == 0, said
+    return bodies
+
+
+def test_a_stock_httpd_logs_four_stamps_and_an_id_that_it_makes_itself(tmp_path):
     root = tree_of("apache", tmp_path)
     run("install", "--server", "apache", "--into", root)
-    variables = dict(re.findall(r"export (\w+)=([^\s$]*)\$?", (root / "envvars").read_text()))
-    environment = {
-        **os.environ,
-        **variables,
-        "APACHE_LOG_DIR": str(tmp_path),
-        "APACHE_RUN_DIR": str(tmp_path),
-    }
-    environment |= {
-        "APACHE_RUN_USER": "www-data",
-        "APACHE_RUN_GROUP": "www-data",
-        "APACHE_LOCK_DIR": str(tmp_path),
-    }
+    port = free_port()
+    (root / "ports.conf").write_text(f"Listen 127.0.0.1:{port}\n")
+    names = ("LOG_DIR", "RUN_DIR", "LOCK_DIR")
+    environment = {**os.environ, **{f"APACHE_{name}": str(tmp_path / "logs") for name in names}}
+    environment |= {"APACHE_RUN_USER": "www-data", "APACHE_RUN_GROUP": "www-data"}
     environment["APACHE_PID_FILE"] = str(tmp_path / "pid")
-    modules = ["apache2", "-d", str(root), "-f", str(root / "apache2.conf"), "-M"]
-    done = subprocess.run(modules, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert {"unique_id_module", "headers_module", "log_debug_module"} <= set(done.stdout.split())
+    (tmp_path / "logs").mkdir()
+    argv = ["apache2", "-d", str(root), "-f", str(root / "apache2.conf"), "-D", "FOREGROUND"]
+    served(argv, f"http://127.0.0.1:{port}/server-status", environment)
+    (tmp_path / "events").mkdir()
+    for name in ("tapscope_access.log", "error.log"):
+        (tmp_path / "logs" / name).rename(tmp_path / "events" / name)
+    found = events.load(tmp_path / "events")
+    assert found.tiers() == ["web"]
+    ids = [found.request_ids[code] for code in found.calls["request_id"]]
+    assert ids[1] == "given-1"
+    assert len(set(ids)) == 3
+    assert len(ids[0]) >= 20, "mod_unique_id's"
+    calls, below = found.calls, found.downstream
+    assert below["call"].tolist() == [0, 1, 2], "mod_log_debug's line, in the error log's own format"
+    sent = below["send_ns"] - calls["arrive_ns"]
+    assert ((sent >= 0) & (below["send_ns"] <= calls["depart_ns"])).all()
 
 
-def test_nginx_accepts_what_it_gets(tmp_path):
+def test_a_stock_nginx_logs_and_hands_its_id_on(tmp_path):
     root = tree_of("nginx", tmp_path)
     run("install", "--server", "nginx", "--into", root)
-    for file in [root / "nginx.conf", *(root / "conf.d").iterdir(), *(root / "sites-available").iterdir()]:
+    front, back = free_port(), free_port()
+    for file in [root / "nginx.conf", *(root / "conf.d").iterdir()]:
         text = file.read_text().replace("/etc/nginx", str(root)).replace("/var/log/nginx", str(tmp_path))
+        # Modules are in packages of their own, whose paths are not in this tree.
+        text = re.sub(r"include .*modules-enabled.*", "daemon off;", text)
         file.write_text(text.replace("/run/nginx.pid", f"{tmp_path}/pid"))
-    enabled = root / "sites-enabled" / "default"
-    enabled.unlink()
-    enabled.symlink_to(root / "sites-available" / "default")
-    # The include of loadable modules needs their packages' own paths; none of them matters here.
-    conf = root / "nginx.conf"
-    conf.write_text(re.sub(r"include .*modules-enabled.*", "", conf.read_text()))
-    argv = ["nginx", "-t", "-c", str(conf), "-e", str(tmp_path / "error.log")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    (root / "sites-enabled" / "default").unlink()
+    (root / "sites-enabled" / "site").write_text(
+        f"server {{ listen 127.0.0.1:{front}; location / {{ proxy_pass http://127.0.0.1:{back}; }} }}\n"
+        f'server {{ listen 127.0.0.1:{back}; access_log off; return 200 "$http_x_request_id"; }}\n'
+    )
+    argv = ["nginx", "-c", str(root / "nginx.conf"), "-e", str(tmp_path / "error.log")]
+    bodies = served(argv, f"http://127.0.0.1:{front}/")
+    assert bodies[1] == "given-1"
+    assert all(re.fullmatch("[0-9a-f]{32}", body) for body in (bodies[0], bodies[2]))
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "tapscope.log").rename(tmp_path / "logs" / "tapscope.log")
+    found = events.load(tmp_path / "logs")
+    assert [found.request_ids[code] for code in found.calls["request_id"]] == bodies
 
 
 @pytest.mark.parametrize(
