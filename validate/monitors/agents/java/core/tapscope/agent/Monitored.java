@@ -13,15 +13,17 @@ import java.sql.Statement;
 import java.sql.Wrapper;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.regex.Pattern;
 
 /**
  * A connection whose statements are timed around the driver's call, and carry the request ID.
  *
  * <p>A statement sent as text gets the comment at its end. The text of a prepared statement stays as it is, or it
  * would have to be prepared anew for every request; its ID is known from the log by connection and time. What is sent
- * while no request is on the thread is not logged.
+ * while no request is on the thread is not logged, nor is a pool's own question whether the connection is alive.
  */
 final class Monitored {
+    private static final Pattern PING = Pattern.compile("\\s*SELECT 1\\s*;?\\s*", Pattern.CASE_INSENSITIVE);
     /** Statements of a connection that are remembered as prepared; drivers keep fewer. */
     private static final int REMEMBERED = 1000;
     /** How drivers call the number that the server gave the connection. */
@@ -103,6 +105,9 @@ final class Monitored {
                 return outer;
             }
             boolean text = arguments != null && arguments.length > 0 && arguments[0] instanceof String;
+            if (text && PING.matcher((String) arguments[0]).matches()) {
+                return call(made, method, arguments);
+            }
             if (text && (name.startsWith("execute") || name.equals("addBatch"))) {
                 Current now = Current.now();
                 // A middleware has the comment from its client.
