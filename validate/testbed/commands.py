@@ -11,6 +11,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from tapscope.validate.monitors.install import mariadb
+
 from . import faults, leftovers, packages
 from . import run as runner
 from .faults import KINDS
@@ -216,6 +218,13 @@ def _listed() -> str:
     help="Fan-out: threads of the second service.",
 )
 @click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
+@click.option(
+    "--database-log",
+    type=click.Choice(mariadb.LOGS),
+    default="slow_log",
+    show_default=True,
+    help="MariaDB's event monitor: its slow log as a table, or performance_schema's statements.",
+)
 @click.option(
     "--monitors",
     type=click.Choice(MONITORS),

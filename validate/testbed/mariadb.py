@@ -16,7 +16,7 @@ from typing import Any
 
 from tapscope.store.errors import TapscopeError
 from tapscope.validate.monitors.install import mariadb as monitor
-from tapscope.validate.monitors.mariadb_export import SLOW_LOG
+from tapscope.validate.monitors.mariadb_export import PERFORMANCE_SCHEMA, SLOW_LOG
 
 from . import dataset
 from .packages import Paths
@@ -30,7 +30,6 @@ USER = "board"
 PASSWORD = "board-password"
 # Folder of an unfinished template; followed by the id of the process that makes it.
 MAKING = "making-"
-
 
 def cache_folder() -> Path:
     """Where templates are kept between runs."""
@@ -182,13 +181,13 @@ class Database(Server):
             f"--bind-address={bench.hosts[self.host]}",
         ]
         if bench.options.logs:
-            argv += monitor.arguments("slow_log")
+            argv += monitor.arguments(bench.options.database_log)
         self.process = bench.launcher.start(self.host, f"mariadbd-{self.host}", argv)
         self._client = client(paths, socket)
         wait_until(
             lambda: attempt([*self._client, "-e", "SELECT 1"]).returncode == 0, self.process, 30, self.title
         )
-        if bench.options.logs:
+        if bench.options.logs and bench.options.database_log == "slow_log":
             # Rows of the start itself belong to no run.
             self.run("SET GLOBAL slow_query_log=OFF; TRUNCATE mysql.slow_log; SET GLOBAL slow_query_log=ON")
         time.sleep(0.1)
@@ -197,11 +196,20 @@ class Database(Server):
         """Learns the thread ids of connections: a capture from midstream on has not seen greetings."""
         self.known |= {(address, port): thread for thread, address, port in self.connections()}
 
+    def collect(self, bench: Bench) -> dict[str, Any]:
+        """Writes performance_schema's statements while the connections they came over are open: it forgets
+        which thread was whose."""
+        if not bench.options.logs or bench.options.database_log != "performance_schema":
+            return {}
+        target = bench.events("mariadb") / "events_statements_history_long.tsv"
+        return {"statement_rows": self._dump(PERFORMANCE_SCHEMA, target)}
+
     def finish(self, bench: Bench) -> dict[str, Any]:
         """Writes the slow log, then ends the server."""
         told = {}
-        if bench.options.logs:
-            told["slow_log_rows"] = self.dump_slow_log(bench.events("mariadb") / "slow_log.tsv")
+        if bench.options.logs and bench.options.database_log == "slow_log":
+            self.run("SET GLOBAL slow_query_log = OFF")
+            told["slow_log_rows"] = self._dump(SLOW_LOG, bench.events("mariadb") / "slow_log.tsv")
         if self.process is not None:
             self.process.stop(signal.SIGTERM, 30)
         return told
@@ -226,19 +234,18 @@ class Database(Server):
             found.append((int(thread), address, int(port)))
         return found
 
-    def dump_slow_log(self, target: Path) -> int:
-        """Writes mysql.slow_log as tab-separated text with a header. Returns the number of rows."""
-        self.run("SET GLOBAL slow_query_log = OFF")
+    def _dump(self, query: str, target: Path) -> int:
+        """Writes a log as tab-separated text with a header. Returns the number of rows."""
         with target.open("wb") as out:
             done = subprocess.run(
-                [*self._client, "--batch", "--quick", "-e", SLOW_LOG],
+                [*self._client, "--batch", "--quick", "-e", query],
                 stdout=out,
                 stderr=subprocess.PIPE,
                 check=False,
             )
         if done.returncode != 0:
             raise TapscopeError(
-                f"the slow log cannot be read: {done.stderr.decode(errors='replace').strip()}"
+                f"{target.name} cannot be written: {done.stderr.decode(errors='replace').strip()}"
             )
         with target.open("rb") as lines:
             return sum(1 for _ in lines) - 1

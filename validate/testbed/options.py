@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.validate.monitors.install import mariadb
 
 MIXES = ("browse", "write10")
 CONNECTORS = ("mod_jk", "mod_proxy_ajp")
@@ -53,6 +54,7 @@ class Options:
     fault_every_s: float = 4.0
     fault_ms: tuple[int, int] | None = None
     monitors: str = "all"
+    database_log: str = "slow_log"
     mirror: bool = True
     midstream: bool = False
     keep_unscrubbed: bool = False
@@ -71,6 +73,7 @@ class Options:
             "statements": STATEMENTS,
             "avatica_coding": CODINGS,
             "monitors": MONITORS,
+            "database_log": mariadb.LOGS,
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:

@@ -178,6 +178,8 @@ class _Session:
         }
         for process in recorders:
             process.stop()
+        for server in self.servers:
+            self.manifest |= server.collect(self.bench)
         for server in reversed(self.servers):
             self.manifest |= server.finish(self.bench)
         if options.record_threads:

@@ -77,6 +77,10 @@ class Server:
     def watch(self) -> None:
         """Called about once a second while the users work."""
 
+    def collect(self, bench: Bench) -> dict[str, Any]:
+        """Takes what is there only while all servers run; gives what the manifest is told."""
+        return {}
+
     def finish(self, bench: Bench) -> dict[str, Any]:
         """Ends the program so that its logs are whole. What it returns becomes part of the manifest."""
         if self.process is not None:
