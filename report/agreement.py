@@ -24,10 +24,23 @@ MEASURE_WORDS = {
 }
 
 SUBJECT_WORDS = {
-    "concurrent": "Queue length: calls inside, time-weighted, the log's lag removed",
+    "concurrent": "Queue length: calls inside, time-weighted, the log's clock corrected",
     "concurrent_as_stamped": "Queue length: calls inside, times as the log stamped them",
     "started": "Calls that arrived in the window",
+    "concurrent_by_caller": "Queue length by the log of the tier's caller",
+    "started_by_caller": "Calls that arrived in the window, by the log of the tier's caller",
+    "concurrent_by_senders": "Queue length by the stamps of those who sent",
+    "concurrent_at_wire": "Queue length by the senders' stamps, moved to the wire",
+    "between_logs": "Windows in which the tap lies between the server's and its caller's log",
 }
+
+STAMP_WORDS = {
+    "sent": "caller sends",
+    "arrive": "server takes up",
+    "depart": "server answers",
+    "received": "caller has the answer",
+}
+"""Key of a request's stamp in the validation's JSON -> words."""
 
 GOOD = ("passed", "agree", "agrees")
 UNIT_IN_NAME = ("best_lag_ms", "bias_percent")
@@ -38,7 +51,7 @@ def section(run: Run) -> str:
     columns = run.file.read_columns("agreement")
     if not columns["tier"]:
         return _paths(run)
-    return _verdict(run) + "".join(_subjects(run, columns)) + _paths(run)
+    return _verdict(run) + "".join(_subjects(run, columns)) + _stamps(run) + _clocks(run) + _paths(run)
 
 
 def _subjects(run: Run, columns: dict[str, list[Any]]) -> list[str]:
@@ -98,6 +111,55 @@ def _verdict(run: Run) -> str:
     listed = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
     level = "good" if good else "care"
     return f'<p class="verdict {level}"><b>{escape(words)}</b></p>' + (f"<ul>{listed}</ul>" if listed else "")
+
+
+def _validation(run: Run) -> dict[str, Any]:
+    found = run.meta.get("validation")
+    return found if isinstance(found, dict) else {}
+
+
+def _milliseconds(value_ns: float | None) -> str:
+    return "–" if value_ns is None else significant(value_ns / 1e6, 3)
+
+
+def _stamps(run: Run) -> str:
+    """Request by request: how far each log's stamps are from the wire."""
+    rows = []
+    for each in _validation(run).get("requests") or []:
+        for key, words in STAMP_WORDS.items():
+            found = each.get(key)
+            if found:
+                figures = [found[name] for name in ("median_ns", "p1_ns", "p99_ns")]
+                times = [escape(_milliseconds(value)) for value in figures]
+                rows.append([_tier(run, each["tier"]), escape(words), escape(count(found["calls"])), *times])
+    if not rows:
+        return ""
+    words = "Where the logs' stamps sit: log minus wire, request by request"
+    head = [("tier", ""), ("stamp", ""), ("calls", "n"), ("median ms", "n"), ("p1 ms", "n"), ("p99 ms", "n")]
+    return f"<h3>{escape(words)}</h3>{table(head, rows, 'agreement-stamps', words)}"
+
+
+def _clocks(run: Run) -> str:
+    """Clocks of the logs' hosts, one row per stretch between two steps."""
+    rows = [
+        [
+            escape(f"{clock['of']} {clock['host']}".strip()),
+            escape(clock["method"]),
+            escape(_milliseconds(line["offset_ns"])),
+            escape(significant(line["drift_ppb"] / 1e3, 3)),
+            escape(_milliseconds(clock["error_ns"])),
+            escape(significant((line["to_ns"] - line["from_ns"]) / 1e9, 3)),
+        ]
+        for clock in _validation(run).get("clocks") or []
+        for line in clock["lines"]
+    ]
+    if not rows:
+        return ""
+    words = "Clocks of the logs against the tap's"
+    numbers = ("offset ms", "drift ppm", "error ms", "seconds")
+    head = [("log", ""), ("found by", ""), *((name, "n") for name in numbers)]
+    hint = "Taken off before comparing. A log whose clock was set in between has a row for each stretch."
+    return f'<h3>{words}</h3>{table(head, rows, "agreement-clocks", words)}<p class="hint">{hint}</p>'
 
 
 def _paths(run: Run) -> str:

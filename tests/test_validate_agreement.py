@@ -193,15 +193,11 @@ def test_stamps_of_the_senders_agree_where_both_logs_are_far_away():
 
 
 def test_a_call_s_caller_is_found_by_key_and_time_and_no_record_twice():
-    key, arrive, depart = (
-        np.array([7, 7, 7, 8, -1]),
-        np.array([11, 21, 31, 12, 13]),
-        np.array([15, 24, 39, 18, 14]),
-    )
+    key, arrive = np.array([7, 7, 7, 8, -1]), np.array([11, 21, 31, 12, 13])
     caller_key, send, receive = np.array([7, 7, 8]), np.array([10, 30, 11]), np.array([16, 40, 19])
-    found = callers_of(key, arrive, depart, caller_key, send, receive, 2)
+    found = callers_of(key, arrive, caller_key, send, receive, 2)
     assert found.tolist() == [0, -1, 1, 2, -1]  # the second of connection 7 was logged by nobody
-    late = callers_of(key, arrive - 2, depart - 2, caller_key, send, receive, 2)  # a clock 2 behind
+    late = callers_of(key, arrive - 2, caller_key, send, receive, 2)  # a clock 2 behind
     assert late.tolist() == [0, -1, 1, 2, -1]
 
 
@@ -249,6 +245,20 @@ def test_windows_touched_by_losses_are_left_out_by_name():
     found = _agree(_compared(calls, lost), seconds=3.0, gaps=gap)
     assert found.failures == []
     assert found.windows_left_out["log_loss"] == 10
+
+
+def test_a_log_without_lines_for_a_while_is_silent_and_a_server_that_stood_still_is_not():
+    calls = _steady(14, 6.0)
+    gone = [call for call in calls if not 2_000 <= call[1] < 2_600]
+    found = _agree(_compared(calls, gone), seconds=6.0)
+    assert found.failures == []
+    assert found.windows_left_out["log_silent"] >= 12
+    # Nothing runs from 2.0 to 2.6 s: what comes then is taken up afterwards, and is in the log.
+    held = [(b, max(d, 2_600 + (d - b))) if d > 2_000 and b < 2_600 else (b, d) for b, d in calls]
+    taken_up = [(2_600 if 2_000 < b < 2_600 else b, d) for b, d in held]
+    still = _agree(_compared(held, taken_up), seconds=6.0)
+    assert "log_silent" not in still.windows_left_out
+    assert still.reading("concurrent").max_error > 50
 
 
 def test_edges_are_left_out_until_both_sides_know_every_call():

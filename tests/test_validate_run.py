@@ -15,6 +15,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 from tapscope.validate import plot
 from tapscope.validate.validation import Validation, validate
+from tapscope.validate.verdict import Thresholds
 
 OFFSET_NS = 3_400_000
 
@@ -133,7 +134,7 @@ def test_the_json_is_complete_and_has_no_nan(result):
     text = json.dumps(document, allow_nan=False)
     assert json.loads(text) == document
     assert list(document) == [
-        "format", "run", "events", "truth", "window_ns", "verdict", "failures", "undecided",
+        "format", "run", "events", "truth", "window_ns", "thresholds", "verdict", "failures", "undecided",
         "tiers", "requests", "clocks", "paths", "sources", "counters",
     ]  # fmt: skip
     assert set(document["tiers"][0]["readings"]) == {"concurrent", "concurrent_as_stamped", "started"}
@@ -196,6 +197,29 @@ def test_a_broken_manifest_and_a_missing_run_are_errors(folder, tmp_path, world)
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(TapscopeError, match="the manifest is not JSON"):
         validate(tmp_path / "run.db", tmp_path / "events")
+
+
+def test_thresholds_and_evidence_decide(folder, result):
+    strict = validate(folder / "run.db", folder, thresholds=Thresholds(pearson_r=0.999999))
+    assert (strict.verdict, strict.exit_code) == ("failed", ExitCode.VALIDATION_FAILED)
+    assert all("Pearson r is" in why for why in strict.failures)
+    assert strict.as_json()["thresholds"]["pearson_r"] == 0.999999
+    paths = validate(folder / "run.db", folder, thresholds=Thresholds(paths_percent=100.0))
+    assert paths.verdict == "passed", "every link of this run is right"
+    none = validate(folder / "run.db", folder, thresholds=Thresholds(by=("caller",)))
+    assert none.verdict == "undecided"
+    assert none.undecided[0] == "web: there is nothing to judge by of caller"
+    validate(folder / "run.db", folder)
+
+
+def test_paths_below_the_least_share_fail(world, folder, tmp_path):
+    links = true_links(world)
+    linked = np.flatnonzero(links["parent"] >= 0)
+    links["parent"][linked[:40]] = links["parent"][linked[40:80]]
+    write_run(world, tmp_path / "run.db", links)
+    found = validate(tmp_path / "run.db", folder, thresholds=Thresholds(paths_percent=99.9))
+    assert found.exit_code == ExitCode.VALIDATION_FAILED
+    assert [why[:21] for why in found.failures] == ["paths: completeness o", "paths: accuracy of pa"]
 
 
 def test_the_load_generator_s_record_is_the_caller_of_the_web_tier(world, folder, tmp_path):

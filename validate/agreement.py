@@ -65,6 +65,9 @@ MOST_WITHOUT_CALLER = 0.05
 SILENT_STAMPS = 40
 """By chance a log has no stamp where forty are usual once in 10^17 times."""
 
+LEAST_SILENCE_NS = 200_000_000
+"""Shorter ones are the pauses of a throttled server."""
+
 TOLERANCE_CALLS = 0.05
 TOLERANCE_SHARE = 0.01
 
@@ -121,11 +124,11 @@ def agree(
     tap_arrive, tap_depart = compared.tap_arrive, compared.tap_depart
     first, last = _common_time(compared, log.arrive, log.depart, capture_ns)
     left_out = np.full(len(edges) - 1, "", dtype=object)
-    left_out[touched(edges, gaps["begin_ns"], gaps["end_ns"])] = "log_loss"
-    left_out[touched(edges, holes["begin_ns"], holes["end_ns"])] = "capture_loss"
     for each in (log, caller):
         if each is not None:
             left_out[touched(edges, *silences(each.arrive, each.depart, tap_arrive))] = "log_silent"
+    left_out[touched(edges, gaps["begin_ns"], gaps["end_ns"])] = "log_loss"
+    left_out[touched(edges, holes["begin_ns"], holes["end_ns"])] = "capture_loss"
     unsure = np.array(aligned.unsure, dtype=np.int64).reshape(-1, 2)
     left_out[touched(edges, unsure[:, 0], unsure[:, 1])] = "clock_step"
     left_out[(edges[:-1] < first) | (edges[1:] > last)] = "edge"
@@ -243,20 +246,25 @@ def silences(arrive: Ints, depart: Ints, tap_arrive: Ints) -> tuple[Ints, Ints]:
     """Begin and end of times in which a log says nothing although the tap saw calls come as usual: lines are
     missing (a rotated file that was deleted).
 
-    At its own mean rate the log would have SILENT_STAMPS stamps and more in such a time. Servers log at
-    departure: calls that were inside at its ends may be missing too, so a usual stay is added on either side.
+    At its own mean rate the log would have SILENT_STAMPS stamps and more in such a time, and half of the
+    calls that the tap saw come are not in it afterwards either, as they are when a server stood still.
+    Servers log at departure: calls that were inside at its ends may be missing too, so a usual stay is added
+    on either side.
     """
     known = depart >= 0
+    came_log, came = np.sort(arrive), np.sort(tap_arrive)
     stamps = np.sort(np.concatenate([arrive, depart[known]]))
     if len(stamps) < 2:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     usual = int(np.percentile(depart[known] - arrive[known], 99)) if known.any() else 0
-    quiet_ns = SILENT_STAMPS * int(stamps[-1] - stamps[0]) / len(stamps)
+    quiet_ns = max(SILENT_STAMPS * int(stamps[-1] - stamps[0]) // len(stamps), LEAST_SILENCE_NS)
     gap = np.flatnonzero(np.diff(stamps) > quiet_ns)
     begin, end = stamps[gap], stamps[gap + 1]
-    came = np.sort(tap_arrive)
-    calls = np.searchsorted(came, end) - np.searchsorted(came, begin)
-    lost = calls >= SILENT_STAMPS // 4
+    seen, logged = (
+        np.searchsorted(each, end + usual) - np.searchsorted(each, begin, side="right")
+        for each in (came, came_log)
+    )
+    lost = (seen - logged >= SILENT_STAMPS // 4) & (2 * logged <= seen)
     return begin[lost] - usual, end[lost] + usual
 
 

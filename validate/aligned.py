@@ -91,7 +91,6 @@ def align(compared: Compared, capture_ns: tuple[int, int], known: Mapping[int, H
         caller_of = callers_of(
             compared.log_key,
             log.kept_arrive,
-            log.kept_depart,
             compared.caller_key,
             caller.kept_arrive,
             caller.kept_depart,

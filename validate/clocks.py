@@ -30,6 +30,9 @@ MOST_PIECES = 150
 EXTREME = 0.05
 """Share of a piece's stamps beyond its bound: a wrongly matched request must not move it."""
 
+CONTRADICTION_NS = 50_000
+"""By so much stamps before and after the wire may overlap in a piece, through drift and coarse stamps."""
+
 LEAST_STEP_NS = 1_000_000
 """A clock that was set by less is not told from a change of load."""
 
@@ -117,8 +120,7 @@ def _undone(line: ClockLine, stamped_ns: Ints) -> Ints:
 class Sightings:
     """Stamps of one clock whose time on the wire is known: (tap time, stamp minus tap time) per kind.
 
-    received : stamped after the wire; sent : stamped before it; answered : (received minus wire, departed
-        minus wire) of the same calls, of servers whose departures may be stamped on either side
+    received : stamped after the wire; sent : stamped before it; departed : of a server, on either side
     """
 
     received: list[tuple[Ints, Ints]] = field(default_factory=list)
@@ -129,38 +131,49 @@ class Sightings:
 def by_requests(seen: Sightings) -> HostClock:
     """The clock by matched requests; method NONE when there are too few.
 
-    Departures bound the clock only where nothing else is stamped before sending, and only if they do not
-    contradict the arrivals: a database stamps the end of a statement before the answer goes out, a web server
-    after.
+    Where nothing else is stamped before sending, departures bound the clock, from the side that they are on:
+    MariaDB's slow log has the end of a statement before the answer goes out, its performance_schema and web
+    servers after. Before is possible only if no departure contradicts an arrival.
     """
-    after_at, after = _joined(seen.received)
-    before_at, before = _joined(seen.sent)
-    if len(after) < PIECE_SIGHTINGS:
+    after, before = _joined(seen.received), _joined(seen.sent)
+    if len(after[0]) < PIECE_SIGHTINGS:
         return HostClock()
-    if not len(before) and seen.departed:
-        before_at, before = _joined(seen.departed)
-        if np.quantile(before, 1 - EXTREME) > np.median(after):
-            before_at, before = before_at[:0], before[:0]
-    pieces = int(np.clip(len(after) // PIECE_SIGHTINGS, 1, MOST_PIECES))
-    if len(before):
-        pieces = int(np.clip(min(len(after), len(before)) // PIECE_SIGHTINGS, 1, MOST_PIECES))
-    edges = after_at[np.linspace(0, len(after_at) - 1, pieces + 1).astype(np.int64)]
+    if not len(before[0]) and seen.departed:
+        departed = _joined(seen.departed)
+        points = _points(after, departed)
+        if points and np.median([gap for _, _, gap in points]) >= -CONTRADICTION_NS:
+            before = departed
+        else:
+            after = _joined([*seen.received, *seen.departed])
+    points = _points(after, before)
+    return _clock(REQUESTS, [(at, offset, max(gap, 0.0) / 2) for at, offset, gap in points])
+
+
+def _points(after: tuple[Ints, Ints], before: tuple[Ints, Ints]) -> list[tuple[int, float, float]]:
+    """Per piece: tap time, offset, and the gap between the least stamp after and the greatest before the
+    wire.
+
+    Without stamps before the wire the offset is the least after it, the gap twice its distance to the middle.
+    """
+    fewest = min(len(after[0]), len(before[0])) if len(before[0]) else len(after[0])
+    pieces = int(np.clip(fewest // PIECE_SIGHTINGS, 1, MOST_PIECES))
+    edges = after[0][np.linspace(0, len(after[0]) - 1, pieces + 1).astype(np.int64)]
     edges[-1] += 1
-    low_rows, high_rows = np.searchsorted(after_at, edges), np.searchsorted(before_at, edges)
-    points: list[tuple[int, float, float]] = []
+    late_rows, early_rows = np.searchsorted(after[0], edges), np.searchsorted(before[0], edges)
+    points = []
     for number in range(pieces):
-        late = after[low_rows[number] : low_rows[number + 1]]
-        early = before[high_rows[number] : high_rows[number + 1]]
-        if not len(late) or (len(before) and not len(early)):
+        late = after[1][late_rows[number] : late_rows[number + 1]]
+        early = before[1][early_rows[number] : early_rows[number + 1]]
+        if not len(late) or (len(before[0]) and not len(early)):
             continue
         at = (int(edges[number]) + int(edges[number + 1])) // 2
         least = float(np.quantile(late, EXTREME))
-        if len(before):
+        if len(early):
             most = float(np.quantile(early, 1 - EXTREME))
-            points.append((at, (least + most) / 2, max(least - most, 0.0) / 2))
+            points.append((at, (least + most) / 2, least - most))
         else:
-            points.append((at, least, max(float(np.median(late)) - least, 0.0)))
-    return _clock(REQUESTS, points)
+            points.append((at, least, 2 * (float(np.median(late)) - least)))
+    return points
 
 
 def by_correlation(

@@ -19,7 +19,6 @@ Ints = NDArray[np.int64]
 def callers_of(
     key: Ints,
     arrive_ns: Ints,
-    depart_ns: Ints,
     caller_key: Ints,
     send_ns: Ints,
     receive_ns: Ints,
@@ -29,7 +28,8 @@ def callers_of(
 
     All times by the tap's clock; key : connection or request, the same on both sides, -1 unknown; slack_ns :
     by how much the stamps may contradict (clocks' errors and the stamps' coarseness). The caller's record is
-    the last one of the key that was sent before the call arrived, and holds it. No record is given twice.
+    the last one of the key that was sent before the call arrived, and was not answered by then: some servers
+    stamp a departure after the answer went out. No record is given twice.
     """
     found = np.full(len(key), -1, dtype=np.int64)
     taken = np.zeros(len(caller_key), dtype=bool)
@@ -38,7 +38,7 @@ def callers_of(
         rest, offered = np.flatnonzero(found < 0), np.flatnonzero(~taken)
         row = last_before(caller_key[offered], send_ns[offered], key[rest], arrive_ns[rest] + slack)
         rest, row = rest[row >= 0], offered[row[row >= 0]]
-        fits = (receive_ns[row] < 0) | (depart_ns[rest] <= receive_ns[row] + slack)
+        fits = (receive_ns[row] < 0) | (arrive_ns[rest] <= receive_ns[row] + slack)
         rest, row = rest[fits], row[fits]
         # Of several calls that would take the same record the first one is its own.
         order = np.lexsort((arrive_ns[rest], row))

@@ -24,7 +24,7 @@ from tapscope.validate.event_calls import TIERS, EventCalls, Names, Table
 from tapscope.validate.events import ZONE_STEP_NS
 from tapscope.validate.request_agreement import RequestAgreement
 from tapscope.validate.stored import store
-from tapscope.validate.verdict import Thresholds, judge
+from tapscope.validate.verdict import Thresholds, judge, judge_paths
 
 FORMAT = 2
 """Version of the JSON structure; raised when a key changes its meaning or goes."""
@@ -46,6 +46,7 @@ class Validation:
     window_ns: int
     tiers: list[TierAgreement]
     requests: list[RequestAgreement]
+    thresholds: Thresholds
     clocks: list[dict[str, Any]]
     paths: PathAccuracy | None
     sources: list[dict[str, Any]]
@@ -83,6 +84,7 @@ class Validation:
             "events": self.events,
             "truth": self.truth,
             "window_ns": self.window_ns,
+            "thresholds": asdict(self.thresholds),
             "verdict": self.verdict,
             "failures": self.failures,
             "undecided": self.undecided,
@@ -119,6 +121,7 @@ def validate(
     width_ns   : of the windows; zone : of logs without one (events.load); thresholds : of the verdict
     Raises TapscopeError for unusable input; a disagreement is a result, not an error.
     """
+    limits = thresholds or Thresholds()
     say = progress or (lambda what, done, total: None)
     say("event-monitor logs", 0, 4)
     events_dir = Path(events_dir)
@@ -151,7 +154,7 @@ def validate(
         ]
         for place, tier in enumerate(compared):
             _refuse_coarse(tier, logs.calls["arrive_precision_ns"][pairs[place].log_rows], width_ns)
-            judge(tier, requests[place] if requests else None, thresholds or Thresholds())
+            judge(tier, requests[place] if requests else None, limits)
         result = Validation(
             run=str(run_path),
             events=str(events_dir),
@@ -159,6 +162,7 @@ def validate(
             window_ns=width_ns,
             tiers=compared,
             requests=requests,
+            thresholds=limits,
             clocks=_clocks_as_json(aligned, logs),
             paths=paths,
             sources=logs.sources,
@@ -169,6 +173,8 @@ def validate(
             ],
         )
         _verdict(result, logs)
+        if paths is not None:
+            result.failures += [f"paths: {why}" for why in judge_paths(paths, limits)]
         store(run, result.as_json(), compared, logs, nodes)
     say("done", 4, 4)
     return result

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tapscope.validate.accuracy import PathAccuracy
 from tapscope.validate.agreement import Reading, TierAgreement
 from tapscope.validate.request_agreement import RequestAgreement
 
@@ -29,6 +30,9 @@ class Thresholds:
       further apart cannot confirm the tap: the tier is undecided.
 
     windows : fewer than this many cannot decide anything
+    paths_percent : where the true paths are known, completeness and accuracy of the paths must be at least
+        this; 0: they decide nothing
+    by : kinds of evidence that count (keys of AGREES)
     """
 
     pearson_r: float = 0.99
@@ -38,6 +42,8 @@ class Thresholds:
     calls_percent: float = 1.0
     bracket_percent: float = 20.0
     windows: int = 20
+    paths_percent: float = 0.0
+    by: tuple[str, ...] = ("server", "caller", "senders", "wire", "calls", "between")
 
 
 READINGS = {
@@ -75,18 +81,18 @@ def judge(result: TierAgreement, requests: RequestAgreement | None, thresholds: 
     failures: list[str] = []
     for agrees, (name, whose) in READINGS.items():
         each = result.reading(name)
-        if each is None or each.windows < thresholds.windows:
+        if agrees not in thresholds.by or each is None or each.windows < thresholds.windows:
             continue
         reasons = _reasons(each, thresholds)
         if not reasons:
             result.agrees_with = agrees
             return
         failures += [f"{why} ({whose})" for why in reasons]
-    if requests is not None and _call_by_call(result, requests, thresholds):
+    if "calls" in thresholds.by and requests is not None and _call_by_call(result, requests, thresholds):
         result.agrees_with = "calls"
         return
     between = result.between
-    if between is not None and between.windows >= thresholds.windows:
+    if "between" in thresholds.by and between is not None and between.windows >= thresholds.windows:
         tap, log = result.calls["tap"], result.calls["log"]
         same_calls = abs(tap - log) * 100 <= thresholds.calls_percent * log
         if between.inside >= thresholds.inside and same_calls:
@@ -100,7 +106,21 @@ def judge(result: TierAgreement, requests: RequestAgreement | None, thresholds: 
             return
         share = 100 * between.inside
         failures.append(f"between both logs in {share:.1f} % of windows only, or {tap} calls for {log}")
-    result.failures += failures
+    if failures:
+        result.failures += failures
+    else:
+        result.undecided.append(f"there is nothing to judge by of {', '.join(thresholds.by)}")
+
+
+def judge_paths(paths: PathAccuracy, thresholds: Thresholds) -> list[str]:
+    """Why the paths fail; empty when they do not."""
+    least = thresholds.paths_percent
+    shares = {"completeness": 100 * paths.completeness, "accuracy": 100 * paths.accuracy}
+    return [
+        f"{name} of paths is {share:.2f} %, below {least:g} %"
+        for name, share in shares.items()
+        if least > 0 and not share >= least
+    ]
 
 
 def _call_by_call(result: TierAgreement, requests: RequestAgreement, thresholds: Thresholds) -> bool:

@@ -39,6 +39,50 @@ from tapscope.store.errors import ExitCode, TapscopeError
 @click.option("--window", type=Duration(), default="50ms", show_default=True, help="Width of the windows.")
 @click.option("--zone", metavar="NAME", help="Time zone of logs that name none, such as Europe/Berlin.")
 @click.option(
+    "--min-r",
+    type=click.FloatRange(0, 1),
+    default=0.99,
+    show_default=True,
+    help="A tier agrees from this correlation of queue lengths on.",
+)
+@click.option(
+    "--max-bias",
+    metavar="PERCENT",
+    type=click.FloatRange(0),
+    default=5.0,
+    show_default=True,
+    help="A tier agrees up to this bias, in percent of the mean queue length.",
+)
+@click.option(
+    "--max-bias-calls",
+    metavar="CALLS",
+    type=click.FloatRange(0),
+    default=0.05,
+    show_default=True,
+    help="A bias of fewer calls is none: the tier is nearly idle.",
+)
+@click.option(
+    "--min-windows",
+    type=click.IntRange(2),
+    default=20,
+    show_default=True,
+    help="With fewer windows to compare, nothing is decided.",
+)
+@click.option(
+    "--min-paths",
+    metavar="PERCENT",
+    type=click.FloatRange(0, 100),
+    default=0.0,
+    show_default=True,
+    help="Least completeness and accuracy of whole paths, where the truth is known.",
+)
+@click.option(
+    "--by",
+    multiple=True,
+    type=click.Choice(["server", "caller", "senders", "wire", "calls", "between"]),
+    help="Only this evidence counts (docs/validation.md); repeatable. All of it when not given.",
+)
+@click.option(
     "--plot",
     metavar="FILE.html",
     type=click.Path(path_type=Path),
@@ -53,6 +97,12 @@ def validate(
     faults: Path | None,
     window: int,
     zone: str | None,
+    min_r: float,
+    max_bias: float,
+    max_bias_calls: float,
+    min_windows: int,
+    min_paths: float,
+    by: tuple[str, ...],
     plot: Path | None,
     as_json: bool,
 ) -> int:
@@ -60,8 +110,8 @@ def validate(
     the links of a span table with their truth; or findings with faults that were caused on purpose.
 
     Where the true paths are known, accuracy and completeness of the traces are shown too. The result is
-    stored in the run, and the report shows it. Exit status 4: tap and logs disagree; 3: too little to judge
-    by.
+    stored in the run, and the report shows it. Exit status 4: tap and logs disagree, or paths are worse than
+    --min-paths; 3: too little to judge by.
     """
     from tapscope.cli import show
     from tapscope.cli.output import note, print_json, print_table, progress_bar
@@ -93,9 +143,20 @@ def validate(
         return ExitCode.DONE
     assert events is not None
     from tapscope.validate import validation
+    from tapscope.validate.verdict import AGREES, Thresholds
 
+    limits = Thresholds(
+        pearson_r=min_r,
+        bias_percent=max_bias,
+        bias_calls=max_bias_calls,
+        windows=min_windows,
+        paths_percent=min_paths,
+        by=by or tuple(AGREES),
+    )
     with progress_bar() as progress:
-        result = validation.validate(run_path, events, truth, width_ns=window, zone=zone, progress=progress)
+        result = validation.validate(
+            run_path, events, truth, width_ns=window, zone=zone, thresholds=limits, progress=progress
+        )
     if as_json:
         print_json(result.as_json())
     else:

@@ -31,6 +31,7 @@ PASSWORD = "board-password"
 # Folder of an unfinished template; followed by the id of the process that makes it.
 MAKING = "making-"
 
+
 def cache_folder() -> Path:
     """Where templates are kept between runs."""
     base = os.environ.get("XDG_CACHE_HOME") or (
