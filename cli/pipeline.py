@@ -45,7 +45,9 @@ class TraceOptions:
     threads: int = 1
     """That read packets; 0: one per core, at most 4. Not stored: the tables are the same for any number."""
     thread_logs: tuple[Path, ...] = ()
-    """Of the servers: parents are told by them, and nothing is matched."""
+    """Of the servers: parents are told by them, and nothing is matched,"""
+    match_rest: bool = False
+    """but for what they do not tell, where this is wanted."""
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
@@ -59,6 +61,7 @@ class TraceOptions:
             "reorder_window_ns": self.reorder_window_ns,
             "self_check": self.self_check,
             "thread_logs": [str(path) for path in self.thread_logs],
+            "match_rest": self.match_rest,
         }
 
 
@@ -206,10 +209,12 @@ def _by_threads(
     from tapscope.reconstruct.threads import run as by_threads
 
     logs = log.read(options.thread_logs, progress=told(progress, "reading thread logs"))
-    found = by_threads.trace(captured, logs)
+    rest = options.evidence if options.match_rest else None
+    found = by_threads.trace(captured, logs, match_rest=rest, min_probability=options.min_probability)
     store_reconstruction(run, found.made, captured.connections, options)
     lost = sum(process.lost for process in logs.processes)
-    run.set_meta("threads", {"logs": len(logs.processes), "records_lost": lost, "refused": found.refused})
+    told_of = {"logs": len(logs.processes), "records_lost": lost, "refused": found.refused}
+    run.set_meta("threads", told_of | {"rest_matched": options.match_rest})
     return found.made
 
 

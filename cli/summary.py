@@ -136,7 +136,10 @@ def summary(run: RunFile) -> dict[str, Any]:
     """Everything that the end of `trace` shows."""
     loss = loss_summary(run)
     calls = run.count("calls")
-    problems = quality_problems(loss, calls) + run.meta("threads", {}).get("refused", [])
+    problems = quality_problems(loss, calls)
+    threads = run.meta("threads", {})
+    if not threads.get("rest_matched"):
+        problems += threads.get("refused", [])
     return {
         "run": str(run.path),
         "bytes_on_disk": run.path.stat().st_size,

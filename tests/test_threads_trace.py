@@ -17,7 +17,7 @@ from tapscope.reconstruct.run import Reconstruction
 from tapscope.reconstruct.run import trace as match
 from tapscope.reconstruct.threads import log
 from tapscope.reconstruct.threads.run import trace
-from tapscope.store.codes import LinkKind
+from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.runfile import RunFile
 from tapscope.validate import accuracy, truth
 from tapscope.validate.accuracy import PathAccuracy
@@ -93,13 +93,27 @@ def test_without_the_logs_of_a_server_nothing_is_guessed_about_it(tables, tmp_pa
     assert (kind[server == "10.77.0.20"] == LinkKind.ROOT).all()
 
 
+def test_what_the_logs_do_not_tell_is_matched_where_that_is_wanted(tables, tmp_path):
+    for path in GOLDEN.glob("*.threads"):
+        if "java" not in path.name:
+            shutil.copy(path, tmp_path)
+    found = trace(tables, log.read([tmp_path]), match_rest=EvidenceMode.ALL).made
+    server = np.array(found.node_names)[found.calls["server_node"]]
+    told, rest = found.links["probability"][server == "10.77.0.30"], server == "10.77.0.40"
+    assert (told == 1).all()
+    alone = match(tables).links
+    for name in ("parent", "kind", "probability"):
+        assert (found.links[name][rest] == alone[name][rest]).all()
+    assert found.counters["threads.matched_instead"] == int((alone["kind"][rest] != LinkKind.UNKNOWN).sum())
+
+
 def test_a_truth_file_by_threads_judges_as_the_one_by_request_ids(tables, tmp_path):
     run, out = tmp_path / "run.db", tmp_path / "calls.csv.gz"
     done = tapscope("trace", GOLDEN / "board.pcap.gz", "--thread-log", GOLDEN, "-o", run, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["quality"]["unknown"] == 0
     with RunFile.open(run) as opened:
-        assert opened.meta("threads") == {"logs": 4, "records_lost": 0, "refused": []}
+        assert opened.meta("threads") == {"logs": 4, "records_lost": 0, "refused": [], "rest_matched": False}
     done = tapscope("threads", "truth", run, GOLDEN, "-o", out, "--json")
     assert done.returncode == 0, done.stderr
     matched = match(tables)

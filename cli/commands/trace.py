@@ -85,6 +85,12 @@ from tapscope.store.codes import EvidenceMode
     "nothing is matched. May be given several times.",
 )
 @click.option(
+    "--match-rest",
+    is_flag=True,
+    help="With --thread-log: what the logs do not tell (servers without a log, or driven by events) is "
+    "matched after all, with a probability below 1.",
+)
+@click.option(
     "--self-check/--no-self-check",
     default=True,
     show_default=True,
@@ -107,6 +113,7 @@ def trace(
     follow: bool,
     spans: tuple[Path, ...],
     thread_logs: tuple[Path, ...],
+    match_rest: bool,
     self_check: bool,
     force: bool,
     as_json: bool,
@@ -135,6 +142,8 @@ def trace(
         )
     if spans and thread_logs:
         raise click.UsageError("Thread logs go with packets: give either --thread-log or --spans.")
+    if match_rest and not thread_logs:
+        raise click.UsageError("--match-rest is about what --thread-log leaves open; give both.")
     options = pipeline.TraceOptions(
         EvidenceMode[evidence.upper()],
         min_probability,
@@ -148,6 +157,7 @@ def trace(
         self_check and not thread_logs,
         threads,
         thread_logs,
+        match_rest,
     )
     with progress_bar() as progress:
         if spans:

@@ -9,12 +9,13 @@ import numpy as np
 from tapscope.capture import CaptureTables
 from tapscope.reconstruct import pair, topology
 from tapscope.reconstruct.match.cycles import circling
+from tapscope.reconstruct.match.links import links as match
 from tapscope.reconstruct.run import Reconstruction, assemble
 from tapscope.reconstruct.threads import parents, wire
 from tapscope.reconstruct.threads.log import ThreadLogs
 from tapscope.reconstruct.threads.parents import Why
 from tapscope.reconstruct.threads.sides import sides
-from tapscope.store.codes import LinkKind
+from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
 
 
@@ -26,8 +27,17 @@ class ThreadTraces:
     refused: list[str]
 
 
-def trace(tables: CaptureTables, logs: ThreadLogs) -> ThreadTraces:
-    """Rebuild calls and traces of a capture; which call made which is told by thread logs alone."""
+def trace(
+    tables: CaptureTables,
+    logs: ThreadLogs,
+    *,
+    match_rest: EvidenceMode | None = None,
+    min_probability: float = 0.0,
+) -> ThreadTraces:
+    """Rebuild calls and traces of a capture; which call made which is told by thread logs alone.
+
+    match_rest: what the logs do not tell is matched after all, with this evidence (None: it stays unknown).
+    """
     found = topology.find(
         pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses
     )
@@ -35,7 +45,22 @@ def trace(tables: CaptureTables, logs: ThreadLogs) -> ThreadTraces:
     told = parents.find(sides(ranges, logs), logs)
     counters = {**logs.counters, **counters, **told.counters}
     links = _links(found.calls, told)
+    if match_rest is not None:
+        matched, more = match(found.calls, tables.evidence, match_rest, min_probability=min_probability)
+        counters |= more | {"threads.matched_instead": _fill(links, matched)}
     return ThreadTraces(assemble(found, links, counters), told.refused)
+
+
+def _fill(links: Table, matched: Table) -> int:
+    """Gives calls that the threads do not tell of the links that the matcher found, with its probability.
+    Returns how many. Nodes are matched one by one, so what is told of one does not depend on the others."""
+    rest = links["kind"] == LinkKind.UNKNOWN
+    for name, values in matched.items():
+        links[name] = np.where(rest, values, links[name])
+    circles = circling(links["parent"], links["probability"])
+    links["parent"][circles] = -1
+    links["kind"][circles] = LinkKind.UNKNOWN
+    return int(np.count_nonzero(rest & (links["kind"] != LinkKind.UNKNOWN)))
 
 
 def _links(calls: Table, told: parents.Parents) -> Table:
