@@ -64,6 +64,19 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Level:
+    """What is usual for a metric in the quiet windows of a run, and from where it has risen."""
+
+    usual: float
+    limit: float
+
+
+def _level(metric: Metric, values: Float, quiet: Mask) -> Level:
+    middle, spread = usual(values, quiet)
+    return Level(middle, metric.limit(middle, spread))
+
+
+@dataclass(frozen=True)
 class Scene:
     """Where a queue grew: the node's own load over the run, the windows of the episode, and quiet ones."""
 
@@ -101,24 +114,25 @@ class Scene:
         share = np.cumsum(self.growth()[order]) / weight.sum()
         return float(part[order[np.searchsorted(share, 0.5)]])
 
-    def limit(self, metric: Metric, values: Float) -> float:
+    def limit(self, metric: Metric, values: Float, level: Level) -> float:
         """Level from which a metric counts as risen in this episode: where it has risen beyond what is usual
         and, as a flood is not explained away by a drizzle, got half the way to where it was while the queue
         grew."""
-        limit = metric.limit(values, self.quiet)
+        limit = level.limit
         if np.isfinite(metric.full):
             return limit
-        half = (self.typical(values) + usual(values, self.quiet)[0]) / 2
+        half = (self.typical(values) + level.usual) / 2
         if not np.isfinite(half):
             return limit
         return min(limit, half) if metric.falls else max(limit, half)
 
 
 class Ranker:
-    """Numbers of the metrics of one node; correlations are the run's and computed once."""
+    """Numbers of the metrics of one node; correlations and levels are the run's and computed once."""
 
-    def __init__(self, series: Mapping[str, Float], own_load: Float) -> None:
+    def __init__(self, series: Mapping[str, Float], own_load: Float, quiet: Mask) -> None:
         self.series = series
+        self._levels = {name: _level(METRICS[name], values, quiet) for name, values in series.items()}
         self._chance = {name: self._by_chance(name, own_load) for name in series}
         rates = false_discovery_rate(np.array([one.p for one in self._chance.values()]))
         self._rate = dict(zip(series, rates.tolist(), strict=True))
@@ -136,11 +150,14 @@ class Ranker:
         part = values[scene.at]
         if not np.isfinite(part).any():
             return None
-        covered, otherwise = scene.covered(metric.beyond(values, scene.limit(metric, values)))
+        level = self._levels[name]
+        covered, otherwise = scene.covered(metric.beyond(values, scene.limit(metric, values, level)))
         also = tuple(
             host
             for host, theirs in (elsewhere or {}).items()
-            if scene.covered(metric.beyond(theirs, scene.limit(metric, theirs)))[0]
+            if scene.covered(
+                metric.beyond(theirs, scene.limit(metric, theirs, _level(metric, theirs, scene.quiet)))
+            )[0]
             >= max(0.5 * covered, 1e-9)
         )
         found = self._chance[name]
@@ -152,7 +169,7 @@ class Ranker:
             words=metric.words,
             unit=metric.unit,
             level=float(np.nanmin(part) if metric.falls else np.nanmax(part)),
-            usual=usual(values, scene.quiet)[0],
+            usual=level.usual,
             covered=covered,
             otherwise=otherwise,
             r=found.r,

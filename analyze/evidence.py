@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.load import Int, Stays, level, series
-from tapscope.analyze.metrics import METRICS, Place
+from tapscope.analyze.metrics import METRICS, Place, usual
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
 from tapscope.analyze.tcp import syns_without_answer
@@ -139,7 +139,7 @@ def _shared(found: dict[str, Float]) -> None:
     up = np.zeros(0, dtype=np.bool_)
     if own is not None:
         used = METRICS["own_cpu"]
-        up = used.beyond(own, used.limit(own, np.isfinite(own)))
+        up = used.beyond(own, used.limit(*usual(own, np.isfinite(own))))
     if machine is not None:
         busy = np.where(machine >= METRICS["machine_cpu"].full, machine, 0.0)
         found["saturated"] = busy if own is None else np.where(up, busy, 0.0)

@@ -189,7 +189,9 @@ class _Search:
     def _evidence(self, node: int) -> tuple[Evidence, Ranker, Separator]:
         """Of a node, worked out once for all its episodes."""
         if node not in self.known:
-            state = node_state(self.tables["calls"], self.stay, self.delay, node, width_ns=self.width_ns)
+            state = node_state(
+                self.tables["calls"], self.stay, self.delay, node, width_ns=self.width_ns, states_only=True
+            )
             halted = _on(state.edges_ns, state.state == WindowState.STALLED, self.edges)
             slow = state.speeds.of_window == 0
             states = {"stalled": halted}
@@ -197,7 +199,7 @@ class _Search:
                 states["slow"] = _on(state.edges_ns, slow, self.edges)
             seen = node_evidence(self.logs, self.tables, self.stay, self.loads, node, states)
             separator = Separator(self.tables["calls"], self.stay, node, self.classes)
-            self.known[node] = seen, Ranker(seen.series, seen.own_load), separator
+            self.known[node] = seen, Ranker(seen.series, seen.own_load, self.quiet), separator
         return self.known[node]
 
     def _others(self, origin: int, mechanisms: list[Mechanism], path: list[Rise], scene: Scene) -> list[int]:

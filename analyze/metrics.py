@@ -47,12 +47,10 @@ class Metric:
     falls: bool = False
     change: Callable[[Float], Float] | None = None
 
-    def limit(self, values: Float, quiet: NDArray[np.bool_]) -> float:
-        """Level from which (`falls`: below which) it has risen; `quiet` are the windows that say what is
-        usual."""
+    def limit(self, middle: float, spread: float) -> float:
+        """Level from which (`falls`: below which) it has risen, by what is usual (`usual`)."""
         if np.isfinite(self.full):
             return self.full
-        middle, spread = usual(values, quiet)
         least = max(RISEN * spread, self.least, 0.02 * abs(middle), 1e-9)
         return middle - least if self.falls else middle + least
 

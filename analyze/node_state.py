@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import median_filter
+from scipy.ndimage import binary_dilation, median_filter
 
-from tapscope.analyze.congestion import CongestionPoint, intervention, plateau
+from tapscope.analyze.congestion import DRAWS, CongestionPoint, intervention, plateau
 from tapscope.analyze.load import Int, Stays, series, window_edges
 from tapscope.analyze.main_sequence import steps
 from tapscope.analyze.service_time import Float, ServiceTimes, service_times
 from tapscope.analyze.throughput import work_unit_ns, work_units
-from tapscope.analyze.window_length import WindowLength, window_length
+from tapscope.analyze.window_length import WindowLength, given, window_length
 from tapscope.analyze.windows import (
     FEWEST_WINDOWS,
     SpeedLevels,
@@ -73,8 +73,12 @@ def node_state(
     node: int,
     *,
     width_ns: int | None = None,
+    states_only: bool = False,
 ) -> NodeState:
     """Analyse one node; `width_ns` None chooses the window (at most WIDEST_NS, at least FINEST_NS).
+
+    `states_only`: states and speeds of windows of a given width are all that is asked for; the other window
+    lengths, the paper's N* and the bootstraps, which take most of the time, are left out.
 
     `stay` is `load.stays(calls)`, `intra_node_ns` the column of trace_calls in the order of calls.
     """
@@ -90,8 +94,12 @@ def node_state(
     # What a unit of work keeps a call inside under low load: its own service, and the nodes below.
     whole_stay = service_times(calls, stay, stay.end_ns - stay.begin_ns, node)
     quiet, error = _seconds_per_unit(whole_stay, service, unit, count)
-    point = plateau(steps(begin, end, units), quiet, relative_error=error)
-    chosen = window_length(begin, end, units, point.n_star)
+    draws = 0 if states_only else DRAWS
+    point = plateau(steps(begin, end, units), quiet, relative_error=error, draws=draws)
+    if states_only and width_ns is not None:
+        chosen = given(width_ns)
+    else:
+        chosen = window_length(begin, end, units, point.n_star)
     width = int(np.clip(chosen.width_ns, FINEST_NS, WIDEST_NS)) if width_ns is None else width_ns
     edges = (
         window_edges(int(begin.min()), int(end.max()), width) if len(begin) else np.zeros(1, dtype=np.int64)
@@ -102,13 +110,14 @@ def node_state(
     if (state == WindowState.STALLED).any():
         # The capacity again, without the time in which the node stood still.
         stopped = intervals(edges, state == WindowState.STALLED)
-        point = plateau(steps(begin, end, units, stopped), quiet, relative_error=error)
+        point = plateau(steps(begin, end, units, stopped), quiet, relative_error=error, draws=draws)
         state = classify(load, rate, point.n_star, _usual_rate(point, load, rate))
-    full = state == WindowState.CONGESTED
+    # Beside a stop a window was full of calls for part of its time only.
+    full = (state == WindowState.CONGESTED) & ~binary_dilation(state == WindowState.STALLED)
     if point.reached:
         full &= lowest(begin, end, edges) >= point.n_star - 0.5
     speeds = speed_levels(rate, full)
-    if len(speeds.throughput) > 1:
+    if len(speeds.throughput) > 1 and not states_only:
         # The capacity of one speed times the stay of another is no number of calls.
         found = []
         for low, high in _eras(speeds, edges, state):
@@ -131,7 +140,7 @@ def node_state(
         throughput=rate,
         completions=completions,
         point=point,
-        paper=intervention(load, rate),
+        paper=intervention(load, rate, draws=draws),
         state=state,
         speeds=speeds,
         follows=(

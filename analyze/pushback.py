@@ -40,7 +40,7 @@ MOST_FINE = 4_000_000
 class NodeLoad:
     """Load of one node per window: all calls inside, and those that it works on itself.
 
-    `fine` is the load in windows of 1/`parts` the width.
+    `fine` is the load in windows of 1/`parts` the width; `usual_load` and `usual_own` are the medians.
     """
 
     node: int
@@ -48,6 +48,10 @@ class NodeLoad:
     own: Float
     fine: Float
     parts: int
+    usual_load: float
+    usual_own: float
+    limit: float
+    """Of the load: the level from which it is an excess."""
 
 
 def node_loads(calls: Mapping[str, NDArray[Any]], stay: Stays, edges_ns: Int) -> list[NodeLoad]:
@@ -74,7 +78,9 @@ def node_loads(calls: Mapping[str, NDArray[Any]], stay: Stays, edges_ns: Int) ->
         waiting = np.zeros(windows)
         if below.any():
             waiting, _ = series(stay.begin_ns[below], stay.end_ns[below], edges_ns)
-        out.append(NodeLoad(int(node), load, np.maximum(load - waiting, 0.0), fine, parts))
+        own = np.maximum(load - waiting, 0.0)
+        middle, limit = usual(load)
+        out.append(NodeLoad(int(node), load, own, fine, parts, middle, usual(own)[0], limit))
     return out
 
 
@@ -129,19 +135,17 @@ def rises(loads: list[NodeLoad], first: int, last: int, *, before: int = 10) -> 
     begin = max(first - before, 0)
     found = []
     for one in loads:
-        middle, limit = usual(one.load)
-        own_middle, _ = usual(one.own)
         part = one.load[begin:last]
-        above = np.flatnonzero(part > limit)
+        above = np.flatnonzero(part > one.limit)
         found.append(
             Rise(
                 node=one.node,
                 onset=begin + int(above[0]) if len(above) else -1,
                 peak=begin + int(np.argmax(part)),
                 peak_load=float(part.max()),
-                usual_load=middle,
-                excess=float(np.maximum(part - middle, 0).sum()),
-                own_excess=float(np.maximum(one.own[begin:last] - own_middle, 0).sum()),
+                usual_load=one.usual_load,
+                excess=float(np.maximum(part - one.usual_load, 0).sum()),
+                own_excess=float(np.maximum(one.own[begin:last] - one.usual_own, 0).sum()),
             )
         )
     return sorted(found, key=lambda rise: -rise.own_excess)

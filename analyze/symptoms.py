@@ -95,12 +95,12 @@ def find_episodes(
     seen: Transactions, loads: list[NodeLoad], edges_ns: Int, entries: NDArray[Any]
 ) -> list[Episode]:
     """Episodes in order of time. `loads` is `pushback.node_loads` for the windows between `edges_ns`."""
-    by_node = {one.node: one.load for one in loads}
+    by_node = {one.node: one for one in loads}
     width = int(edges_ns[1] - edges_ns[0])
     queues = []
     for entry in entries:
-        load = by_node[int(entry)]
-        for first, last in episodes(load, usual(load)[1], lower_limit(load)):
+        load = by_node[int(entry)].load
+        for first, last in episodes(load, by_node[int(entry)].limit, lower_limit(load)):
             queues.append((int(edges_ns[first]), int(edges_ns[last])))
     own = _own_rises(loads, edges_ns)
     found = []
@@ -166,19 +166,19 @@ def _episode(
     begin: int,
     end: int,
     seen: Transactions,
-    by_node: dict[int, Any],
+    by_node: dict[int, NodeLoad],
     edges_ns: Int,
     entries: NDArray[Any],
 ) -> Episode:
     first = max(int(np.searchsorted(edges_ns, begin, side="right")) - 1, 0)
     last = max(int(np.searchsorted(edges_ns, end, side="left")), first + 1)
-    peaks = {int(entry): float(by_node[int(entry)][first:last].max(initial=0.0)) for entry in entries}
+    peaks = {int(entry): float(by_node[int(entry)].load[first:last].max(initial=0.0)) for entry in entries}
     entry = max(peaks, key=lambda node: peaks[node])
     under_way = (seen.begin_ns < end) & (seen.end_ns > begin)
     late = under_way & seen.late
     took = (seen.end_ns - seen.begin_ns)[under_way]
     longest = int(took.max(initial=0))
-    middle, limit = usual(by_node[entry])
+    middle, limit = by_node[entry].usual_load, by_node[entry].limit
     return Episode(
         begin_ns=begin,
         end_ns=end,

@@ -38,6 +38,12 @@ class WindowLength:
     reason: str
 
 
+def given(width_ns: int) -> WindowLength:
+    """A length that was asked for, compared with no other."""
+    nothing = np.zeros(0)
+    return WindowLength(width_ns, nothing.astype(np.int64), nothing, "as asked for")
+
+
 def window_length(begin_ns: Int, end_ns: Int, units: Float, n_star: float = float("nan")) -> WindowLength:
     """Choose for a node whose completed calls were inside from `begin_ns` to `end_ns` and count `units` each.
 

@@ -105,7 +105,7 @@ def recognised(
         quiet[begin - 4 : begin + LONG + 10] = False
     base = {"arrivals": series(20.0), "stalled": np.zeros(WINDOWS)}
     seen = Evidence(queue(), series(20.0), base | fields, most_below or {})
-    ranker = Ranker(seen.series, seen.own_load)
+    ranker = Ranker(seen.series, seen.own_load, quiet)
     scene = Scene(seen.own_load, at.start, at.stop, quiet)
     candidates = {name: ranker.candidate(name, scene) for name in seen.series}
     return recognise(Case(seen, scene, candidates, held))
@@ -194,7 +194,7 @@ def test_the_ranking_puts_what_explains_the_queue_first() -> None:
         "io_wait": 5 + rng.standard_normal(WINDOWS),
         "disk_busy": series(99),
     }
-    ranker = Ranker(known, queue())
+    ranker = Ranker(known, queue(), quiet)
     scene = Scene(queue(), HIT.start, HIT.stop, quiet)
     order = ranked([ranker.candidate(name, scene) for name in known])
     assert order[0].metric == "gc"
@@ -211,10 +211,9 @@ def test_the_ranking_puts_what_explains_the_queue_first() -> None:
 def test_what_is_unknown_in_the_episode_is_no_candidate() -> None:
     values = series(30, 99)
     values[HIT] = np.nan
-    ranker = Ranker({"machine_cpu": values}, queue())
-    assert (
-        ranker.candidate("machine_cpu", Scene(queue(), HIT.start, HIT.stop, np.ones(WINDOWS, bool))) is None
-    )
+    quiet = np.ones(WINDOWS, dtype=bool)
+    ranker = Ranker({"machine_cpu": values}, queue(), quiet)
+    assert ranker.candidate("machine_cpu", Scene(queue(), HIT.start, HIT.stop, quiet)) is None
 
 
 def test_levels_that_move_abruptly_stand_out() -> None:
