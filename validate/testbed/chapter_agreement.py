@@ -11,16 +11,12 @@ import numpy as np
 from tapscope.store.runfile import RunFile
 from tapscope.validate import drawings
 from tapscope.validate.event_calls import TIERS
+from tapscope.validate.verdict import READINGS
 
 from .markdown import image, table
 from .sweep import Workload
 
-READINGS = {
-    "concurrent": "server's log",
-    "concurrent_by_caller": "caller's log",
-    "concurrent_by_senders": "senders",
-    "concurrent_at_wire": "senders, at the wire",
-}
+LABELS = dict(READINGS.values())
 """Readings of the queue length that the chapter shows, by their name in the JSON of `validate`."""
 STAMPS = {
     "sent": "caller sends",
@@ -45,14 +41,14 @@ def agreement(found: Sequence[Workload], folder: Path) -> list[str]:
             drawings.queue_lengths(_series(workload), folder / f"{name}.svg")
             parts += [image(f"Queue length of every tier, {workload.users} users", folder, name)]
     tiers = list(dict.fromkeys(tier["tier"] for w in found for tier in w.validation["tiers"]))
-    shown = [n for n in READINGS if any(n in t["readings"] for w in found for t in w.validation["tiers"])]
+    shown = [n for n in LABELS if any(n in t["readings"] for w in found for t in w.validation["tiers"])]
     rows = [_row(tier, workload, shown) for tier in tiers for workload in found]
     lack = {
-        tier: {READINGS[name]: [_distance(workload, tier, name) for workload in found] for name in shown}
+        tier: {LABELS[name]: [_distance(workload, tier, name) for workload in found] for name in shown}
         for tier in tiers
     }
     drawings.by_workload([w.users for w in found], lack, 1 - R_BAR, folder / "correlation.svg")
-    of_readings = [f"{part}, {READINGS[name]}" for name in shown for part in ("r", "bias %")]
+    of_readings = [f"{part}, {LABELS[name]}" for name in shown for part in ("r", "bias %")]
     bar = f"r >= {R_BAR:g}, bias <= {BIAS_BAR_PERCENT:g} %"
     head = ["tier", "users", "mean queue", *of_readings, "windows", "left out", "agrees with", bar]
     return [
@@ -94,7 +90,7 @@ def _meets(shown: Sequence[str], readings: Sequence[dict[str, Any]]) -> str:
     for name, each in zip(shown, readings, strict=True):
         r, bias = each.get("pearson_r"), each.get("bias_percent")
         if r is not None and bias is not None and r >= R_BAR and abs(bias) <= BIAS_BAR_PERCENT:
-            return f"yes: {READINGS[name]}"
+            return f"yes: {LABELS[name]}"
     return "no"
 
 
