@@ -19,6 +19,8 @@ from tapscope.analyze.load import WINDOW_NS, Int, Stays, series, stays, window_e
 from tapscope.analyze.node_state import NodeState, node_state, units_done
 from tapscope.analyze.response_time import OMISSION, modes
 from tapscope.analyze.service_time import Float
+from tapscope.analyze.symptoms import entry_nodes
+from tapscope.analyze.tcp import set_up_ns
 from tapscope.analyze.throughput import work_units
 from tapscope.analyze.windows import WindowState, classify
 from tapscope.hostmon.fuse import cpu_by_window, host_of_node, stop_share
@@ -42,10 +44,11 @@ PERCENT_SCALE = 10
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the sections share: when calls were inside their nodes, and the state of every called node in
-    windows of WINDOW_NS, by row of nodes."""
+    """What the sections share: when calls were inside their nodes, how long setting up its connection kept
+    each from being sent (ns), and the state of every called node in windows of WINDOW_NS, by row of nodes."""
 
     stay: Stays
+    waited: Int
     states: dict[int, NodeState]
 
 
@@ -57,22 +60,31 @@ def analyse(run: Run) -> Analysis:
     delay[run.members["call"]] = run.members["intra_node_ns"]
     nodes = dict.fromkeys(tier.node for tier in run.tiers)
     return Analysis(
-        stay, {node: node_state(run.calls, stay, delay, node, width_ns=WINDOW_NS) for node in nodes}
+        stay,
+        set_up_ns(run.calls, run.connections),
+        {node: node_state(run.calls, stay, delay, node, width_ns=WINDOW_NS) for node in nodes},
     )
 
 
 def figures(run: Run, known: Analysis) -> list[dict[str, Any]]:
     """Data of assets/analysis.js, one record per node."""
     hosts = host_of_node(run.file)
-    return [_node(run, known.stay, state, hosts.get(node)) for node, state in known.states.items()]
+    if not known.states:
+        return []
+    entries = entry_nodes(run.nodes, run.calls)
+    return [
+        _node(run, known, state, hosts.get(node), node in entries) for node, state in known.states.items()
+    ]
 
 
-def _node(run: Run, stay: Stays, state: NodeState, host: str | None) -> dict[str, Any]:
-    calls, node = run.calls, state.node
+def _node(run: Run, known: Analysis, state: NodeState, host: str | None, is_entry: bool) -> dict[str, Any]:
+    calls, node, stay = run.calls, state.node, known.stay
     here = (calls["server_node"] == node) & stay.inside
     begin, end, departed = stay.begin_ns[here], stay.end_ns[here], stay.departed[here]
     units = units_done(state.service, state.unit_ns, calls["class_id"][here], begin, departed)
     tier = run.tier_of_node(node)
+    # Clients wait for their connection, too; calls between servers are what the tap saw of them.
+    took = end - begin + (known.waited[here] if is_entry else 0)
     return {
         "node": node,
         "name": run.node_names[node],
@@ -81,7 +93,8 @@ def _node(run: Run, stay: Stays, state: NodeState, host: str | None) -> dict[str
         "unit_us": _finite(state.unit_ns / 1e3),
         "widths": [_load_and_throughput(state, begin, end, units, width) for width in WIDTHS_NS],
         "host": _against_load(run, state, host) if host is not None else [],
-        "times": _times((end - begin)[departed]),
+        "entry": is_entry,
+        "times": _times(took[departed]),
     }
 
 

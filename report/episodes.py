@@ -21,7 +21,7 @@ from tapscope.analyze.metrics import METRICS
 from tapscope.analyze.pushback import node_loads
 from tapscope.analyze.response_time import pit
 from tapscope.analyze.service_time import Float
-from tapscope.analyze.tcp import set_up_ns, syns_without_answer
+from tapscope.analyze.tcp import RETRY_NS, syns_without_answer
 from tapscope.analyze.windows import WindowState
 from tapscope.report import encode
 from tapscope.report.analysis import LOAD_SCALE, RATE_SCALE, Analysis
@@ -89,7 +89,6 @@ class Episodes:
         self.edges = window_edges(int(stay.begin_ns.min()), int(stay.end_ns.max()), WINDOW_NS)
         self.logs = Logs(run.file, self.edges)
         self.loads = node_loads(run.calls, stay, self.edges)
-        self.waited = set_up_ns(run.calls, run.connections)
         self.dropped = syns_without_answer(run.connections)
         self._metrics: dict[int, dict[str, Float]] = {}
 
@@ -108,7 +107,7 @@ class Episodes:
             "node": page.found.origin,
             "windows": self._windows(page),
             "hits": page.hits.tolist(),
-            "waited": self.waited[roots].tolist(),
+            "waited": self.known.waited[roots].tolist(),
             "late": np.isin(roots, episode.roots).tolist(),
         }
 
@@ -173,6 +172,12 @@ class Episodes:
             self._series("mean", "mean", edges[:-1], windows.mean_ns / 1e6, node),
             self._series("calls", "call", end[slowest], (end - begin)[slowest] / 1e6, node),
         ]
+        waited = self.known.waited[rows]
+        late = np.flatnonzero(waited > RETRY_NS)
+        late = late[np.argsort(end[late], kind="stable")][:MOST_DOTS]
+        if len(late):
+            took = (end - begin + waited)[late] / 1e6
+            drawn.append(self._series("with the wait for its SYN", "mark", end[late], took))
         syn = self.run.connections["syn_ns"][self.dropped]
         syn = np.sort(syn[(syn >= page.first_ns) & (syn < page.last_ns)])[:MOST_DOTS]
         if len(syn):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulator import APP, DB, NODE_NAMES, Simulation, simulate
+from simulator import APP, DB, NODE_NAMES, WEB, Simulation, simulate
 
 from tapscope.cli.main import run as command
 from tapscope.hostmon.load import load_host_files
@@ -84,6 +84,25 @@ def test_response_times_are_counted_once_and_their_modes_lie_among_them(figures,
         np.testing.assert_array_equal(times["count"], np.histogram(took, edges)[0])
         assert times["modes"]
         assert all(took.min() <= mode["ns"] <= took.max() for mode in times["modes"])
+
+
+def test_transactions_are_as_long_as_clients_waited(tmp_path: Path) -> None:
+    """Of the clients of the entry every third waited a second until its SYN was answered."""
+    waiting = simulate(seed=6, users=30, seconds=3.0)
+    calls, connections = waiting.tables["calls"], waiting.tables["connections"]
+    entry = np.unique(calls["conn"][calls["server_node"] == WEB])
+    first = np.array([calls["arrive_ns"][calls["conn"] == conn].min() for conn in entry])
+    connections["established_ns"][entry] = first
+    connections["syn_ns"][entry] = first - np.where(np.arange(len(entry)) % 3 == 0, 1_000_000_000, 50_000)
+    waiting.save(tmp_path / "run.db")
+    with RunFile.open(tmp_path / "run.db") as file:
+        run = read(file)
+        web, app, _ = analysis.figures(run, analysis.analyse(run))
+    assert (web["entry"], app["entry"]) == (True, False)
+    second = (np.log2(1e9) * web["times"]["per_octave"]) - web["times"]["first"]
+    assert sum(web["times"]["count"][int(second) :]) == -(-len(entry) // 3)
+    assert [mode["ladder"] for mode in web["times"]["modes"]][-1] == "1 s"
+    assert "1 s" not in [mode["ladder"] for mode in app["times"]["modes"]]
 
 
 def test_processor_use_is_related_to_load_and_said_in_words(path, figures) -> None:

@@ -113,7 +113,8 @@ Tapscope.analysis = (() => {
     drawn = [
       figure("wide", "Load against throughput, windows of 50 ms", `${nStarWords(node)} Drawn: ${thinning(middle)}.`,
         (where) => loadThroughput(where, node, middle)),
-      figure("wide", "Response times of all calls, with their modes", `${number(node.times.count.reduce((a, b) => a + b, 0))} calls.`,
+      figure("wide", `Response times of all ${node.entry ? "transactions" : "calls"}, with their modes`,
+        `${number(node.times.count.reduce((a, b) => a + b, 0))} calls${node.entry ? ", with the wait for their connection" : ""}.`,
         (where) => times(where, node)),
       ...widths.map((points) => figure("third", `Interval length ${points.ms >= 1000 ? `${points.ms / 1000} s` : `${points.ms} ms`}`, `${thinning(points)}.`,
         (where) => loadThroughput(where, node, points, { height: 230, ranges }))),

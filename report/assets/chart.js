@@ -30,7 +30,7 @@ Tapscope.chart = (() => {
   };
 
   const words = (mark) => ({
-    text: mark.words, showarrow: false, font: { size: 10.5, color: theme.colour(mark.colour || "soft") },
+    text: mark.words, showarrow: false, font: { size: 10.5, color: theme.colour(mark.colour || "soft") }, bgcolor: theme.colour("surface"), borderpad: 1,
     ...(mark.x !== undefined
       ? { x: mark.x, yref: "paper", y: 1, xanchor: mark.left ? "right" : "left", yanchor: "top", xshift: mark.left ? -3 : 3, yshift: -(mark.down || 0) }
       : { y: mark.y, xref: "paper", x: 1, xanchor: "right", yanchor: "bottom" }),
@@ -38,7 +38,7 @@ Tapscope.chart = (() => {
 
   // Draws into a place: {x, y: {title, type, range, ...}, traces, marks, height, hover}.
   const draw = (place, figure) => Plotly.react(place, figure.traces, {
-    width: Math.max(place.clientWidth, 120), height: figure.height || 280, margin: { l: 56, r: 10, t: 8, b: 42 },
+    width: Math.max(place.clientWidth, 120), height: figure.height || 280, margin: { l: 64, r: 10, t: 8, b: 42 },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { size: 11, color: theme.colour("soft") },
     showlegend: false, dragmode: false, hovermode: "closest", bargap: 0.06,
     hoverlabel: { bgcolor: theme.colour("surface"), font: { color: theme.colour("ink") }, bordercolor: theme.colour("line") },
