@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int, Stays, level, series
+from tapscope.analyze.load import Int, Stays, level, mean_inside
 from tapscope.analyze.metrics import METRICS, Place, usual
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
@@ -106,7 +106,7 @@ def node_evidence(
         made = (calls["client_node"] == node) & (calls["server_node"] == below) & stay.inside
         begin, end = np.sort(stay.begin_ns[made]), np.sort(stay.end_ns[made])
         most = int(level(begin, end, begin).max(initial=0))
-        opened, _ = series(begin, end, edges)
+        opened = mean_inside(begin, end, edges)
         waiting += opened
         if most >= 2:
             most_below[logs.names[int(below)]] = most
@@ -123,7 +123,7 @@ def node_evidence(
     found["refused"] = _count(connections["syn_ns"][hit], edges)
     touched = (calls["server_node"] == node) | (calls["client_node"] == node)
     again = touched & stay.inside & ((calls["flags"] & CallFlag.RETRANSMITTED) != 0)
-    found["resent"], _ = series(stay.begin_ns[again], stay.end_ns[again], edges)
+    found["resent"] = mean_inside(stay.begin_ns[again], stay.end_ns[again], edges)
     _shared(found)
     return Evidence(
         own_load=next(one.own for one in loads if one.node == node),

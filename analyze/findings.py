@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.calls import Read, read_calls
 from tapscope.analyze.candidates import Candidate, Ranker, Scene, ranked
 from tapscope.analyze.evidence import Evidence, Logs, node_evidence
 from tapscope.analyze.held import Separator
@@ -97,28 +98,26 @@ def why_none(run: RunFile) -> str:
     )
 
 
-def findings(run: RunFile, *, width_ns: int = WINDOW_NS) -> list[Finding]:
+def findings(run: RunFile, *, width_ns: int = WINDOW_NS, read: Read | None = None) -> list[Finding]:
     """All episodes of a run in order of time. A run in which nothing happened gives none, nor does one
-    without a common clock."""
+    without a common clock. `read` are the run's calls, where they were read before."""
     if not one_clock(run):
         return []
-    tables = {name: run.read_table(name) for name in ("calls", "nodes", "connections")}
-    if not len(tables["calls"]["conn"]):
+    read = read or read_calls(run)
+    if not len(read.calls["conn"]):
         return []
-    return _Search(run, tables, width_ns).findings()
+    return _Search(run, read, width_ns).findings()
 
 
 class _Search:
     """Tables and series of one run while its findings are made."""
 
-    def __init__(self, run: RunFile, tables: Mapping[str, Mapping[str, NDArray[Any]]], width_ns: int) -> None:
-        calls, connections = tables["calls"], tables["connections"]
-        self.tables = tables
+    def __init__(self, run: RunFile, read: Read, width_ns: int) -> None:
+        calls, connections = read.calls, read.connections
+        tables = {"calls": calls, "connections": connections, "nodes": run.read_table("nodes")}
+        self.tables: Mapping[str, Mapping[str, NDArray[Any]]] = tables
         self.stay: Stays = stays(calls, connections["closed_ns"])
-        delay = np.full(len(calls["conn"]), -1, dtype=np.int64)
-        made = run.read_table("trace_calls")
-        delay[made["call"]] = made["intra_node_ns"]
-        self.delay = delay
+        self.delay = read.intra_node_ns
         served = np.unique(calls["server_node"])
         self.width_ns = width_ns
         self.edges = window_edges(

@@ -64,12 +64,13 @@ def stays(calls: Mapping[str, NDArray[Any]], connection_end_ns: Int | None = Non
     lost = ~departed & ((flags & CallFlag.LOST_RESPONSE) != 0)
     still_open = ~departed & ~lost & ~negative
     if still_open.any():
-        close = _next_on_connection(calls["conn"], begin)
+        rows = np.flatnonzero(still_open)
+        close = _next_on_connection(calls["conn"], begin, rows)
         np.minimum(close, max(int(begin.max()), int(end.max())), out=close)
         if connection_end_ns is not None and len(connection_end_ns):
-            closed = connection_end_ns[calls["conn"]]
-            close = np.where(closed >= begin, np.minimum(close, closed), close)
-        end[still_open] = close[still_open]
+            closed = connection_end_ns[calls["conn"][rows]]
+            close = np.where(closed >= begin[rows], np.minimum(close, closed), close)
+        end[rows] = close
     counters = [
         ("load.open_until_end", int(still_open.sum()), "calls"),
         ("load.lost_response_excluded", int((lost & ~negative).sum()), "calls"),
@@ -78,13 +79,19 @@ def stays(calls: Mapping[str, NDArray[Any]], connection_end_ns: Int | None = Non
     return Stays(begin, end, ~negative, ~negative & ~lost, departed & ~negative, counters)
 
 
-def _next_on_connection(conn: NDArray[Any], begin: Int) -> Int:
-    """Arrival of the next call on the same connection; the largest int64 for the last one."""
-    order = np.lexsort((begin, conn))
-    following = np.full(len(begin), np.iinfo(np.int64).max, dtype=np.int64)
+def _next_on_connection(conn: NDArray[Any], begin: Int, rows: Int) -> Int:
+    """Arrival of the next call on the same connection, of calls in `rows`; the largest int64 without one.
+
+    Only the calls on their connections are sorted: most calls are answered.
+    """
+    asked = np.zeros(int(conn.max()) + 1, dtype=np.bool_)
+    asked[conn[rows]] = True
+    these = np.flatnonzero(asked[conn])
+    order = these[np.lexsort((begin[these], conn[these]))]
+    following = np.full(len(order), np.iinfo(np.int64).max, dtype=np.int64)
     same = conn[order[1:]] == conn[order[:-1]]
-    following[order[:-1][same]] = begin[order[1:][same]]
-    return following
+    following[:-1][same] = begin[order[1:][same]]
+    return following[np.argsort(order, kind="stable")][np.searchsorted(these, rows)]
 
 
 def integral(begin_ns: Int, end_ns: Int, at_ns: Int) -> Int:
@@ -93,18 +100,38 @@ def integral(begin_ns: Int, end_ns: Int, at_ns: Int) -> Int:
     Sum over calls of max(0, t - begin) - max(0, t - end), from sorted times and prefix sums. Intermediate
     products may pass 2**63 and wrap; the difference is right modulo 2**64 and itself always fits.
     """
-    if not len(begin_ns) or not len(at_ns):
-        return np.zeros(len(at_ns), dtype=np.int64)
-    origin = int(at_ns[0])
-    at = at_ns - origin
-    return _ramps(np.sort(begin_ns) - origin, at) - _ramps(np.sort(end_ns) - origin, at)
+    return Inside(begin_ns, end_ns).integral(at_ns)
 
 
-def _ramps(since: Int, at: Int) -> Int:
-    """Sum over `since` (sorted) of max(0, at - since), modulo 2**64."""
-    prefix = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(since)])
+class Inside:
+    """Calls of a node, sorted once for several questions: arrivals and departures, each by themselves."""
+
+    def __init__(self, begin_ns: Int, end_ns: Int) -> None:
+        self.begin_ns: Int = np.sort(begin_ns)
+        self.end_ns: Int = np.sort(end_ns)
+        self._sums = _sums(self.begin_ns), _sums(self.end_ns)
+
+    def integral(self, at_ns: Int) -> Int:
+        """See `integral`."""
+        area: Int = _ramps(self.begin_ns, self._sums[0], at_ns) - _ramps(self.end_ns, self._sums[1], at_ns)
+        return area
+
+    def mean(self, edges_ns: Int) -> NDArray[np.float64]:
+        """Time-weighted mean number of calls inside, per window between neighbouring edges."""
+        mean: NDArray[np.float64] = np.diff(self.integral(edges_ns)) / np.diff(edges_ns)
+        return mean
+
+
+def _sums(values: Int) -> Int:
+    out = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(values, out=out[1:])
+    return out
+
+
+def _ramps(since: Int, sums: Int, at: Int) -> Int:
+    """Sum over `since` (sorted; `sums` of the first 0, 1, ...) of max(0, at - since), modulo 2**64."""
     count = np.searchsorted(since, at, side="right")
-    area: Int = count * at - prefix[count]
+    area: Int = count * at - sums[count]
     return area
 
 
@@ -129,10 +156,16 @@ def window_edges(first_ns: int, last_ns: int, width_ns: int, *, nodes: int = 1) 
     return np.arange(low, high + 1, dtype=np.int64) * width_ns
 
 
+def mean_inside(begin_ns: Int, end_ns: Int, edges_ns: Int) -> NDArray[np.float64]:
+    """Time-weighted mean number of calls inside, per window between neighbouring edges."""
+    return Inside(begin_ns, end_ns).mean(edges_ns)
+
+
 def series(begin_ns: Int, end_ns: Int, edges_ns: Int) -> tuple[NDArray[np.float64], Int]:
     """Time-weighted mean and maximum number of calls inside, per window between neighbouring edges."""
-    begin, end = np.sort(begin_ns), np.sort(end_ns)
-    load = np.diff(integral(begin, end, edges_ns)) / np.diff(edges_ns)
+    inside = Inside(begin_ns, end_ns)
+    begin, end = inside.begin_ns, inside.end_ns
+    load = inside.mean(edges_ns)
     highest = level(begin, end, edges_ns[:-1])
     # Between edges the step function can only rise at an arrival.
     window = np.searchsorted(edges_ns, begin, side="right") - 1

@@ -3,7 +3,7 @@
 Windows blur it: a call works in one window and counts in another, and windows of high throughput empty the
 queue, which biases every mean taken at a given load. Here the rate at each level is taken without windows, by
 occurrence and exposure: the work that was completed while n calls were inside, over the time that n calls
-were inside. `full_periods` goes further for the capacity, see there.
+were inside. `FullPeriods` goes further for the capacity, see there.
 """
 
 from __future__ import annotations
@@ -84,22 +84,41 @@ def main_sequence(walk: Steps) -> MainSequence:
     )
 
 
-def full_periods(walk: Steps, level: float) -> tuple[Float, Float, Float]:
-    """Periods in which at least `level` calls were inside: begin (s), length (s), work.
+class FullPeriods:
+    """Periods in which at least so many calls were inside, for any level: steps are sorted by level once.
 
     A period counts from its first completion to its last, without the work of the first: between completions
     lie whole services. From the edge on, the first one would be seen in part only, which makes a node look
     faster the less its service times vary.
     """
-    full = np.concatenate([[False], walk.inside >= level, [False]])
-    opens = np.flatnonzero(full[1:] & ~full[:-1])  # step that entered
-    closes = np.flatnonzero(~full[1:] & full[:-1])  # step that left, itself a completion that counts
-    closes = np.minimum(closes, len(walk.inside) - 1)
-    done = np.concatenate([np.zeros(1), np.cumsum(walk.work)])
-    ended = np.flatnonzero(walk.work > 0)
-    first = np.searchsorted(ended, opens, side="right")
-    last = np.searchsorted(ended, closes, side="right") - 1
-    some = first < last
-    first, last = ended[first[some]], ended[last[some]]
-    begin = walk.seconds[first]
-    return begin, walk.seconds[last] - begin, done[last + 1] - done[first + 1]
+
+    def __init__(self, walk: Steps) -> None:
+        self._seconds = walk.seconds
+        up = np.diff(walk.inside, prepend=0) > 0
+        self._opens = _by_level(np.flatnonzero(up), walk.inside[up])
+        # A step down leaves the level above; it is itself a completion that counts.
+        self._closes = _by_level(np.flatnonzero(~up), walk.inside[~up] + 1)
+        self._done = np.concatenate([np.zeros(1), np.cumsum(walk.work)])
+        self._ended = np.flatnonzero(walk.work > 0)
+        self._completions = np.cumsum(walk.work > 0)
+
+    def at(self, level: float) -> tuple[Float, Float, Float]:
+        """Begin (s), length (s) and work of the periods with at least `level` (above 0) calls inside."""
+        least = int(np.ceil(level))
+        opens, closes = _of_level(*self._opens, least), _of_level(*self._closes, least)
+        entered, left = self._completions[opens], self._completions[closes] - 1
+        some = entered < left
+        first, last = self._ended[entered[some]], self._ended[left[some]]
+        begin = self._seconds[first]
+        return begin, self._seconds[last] - begin, self._done[last + 1] - self._done[first + 1]
+
+
+def _by_level(rows: Int, inside: NDArray[np.int64]) -> tuple[Int, NDArray[np.int64]]:
+    """Rows sorted by level, in order of time within one, and where each level begins."""
+    count = np.bincount(inside)
+    levels = inside.astype(np.uint16) if len(count) <= 1 << 16 else inside  # 16 bits are sorted by radix
+    return rows[np.argsort(levels, kind="stable")], np.concatenate([[0], np.cumsum(count)])
+
+
+def _of_level(rows: Int, begin: NDArray[np.int64], level: int) -> Int:
+    return rows[begin[level] : begin[level + 1]] if level + 1 < len(begin) else rows[:0]

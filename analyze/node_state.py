@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import binary_dilation, median_filter
 
 from tapscope.analyze.congestion import DRAWS, CongestionPoint, intervention, plateau
-from tapscope.analyze.load import Int, Stays, series, window_edges
+from tapscope.analyze.load import Int, Stays, mean_inside, window_edges
 from tapscope.analyze.main_sequence import steps
 from tapscope.analyze.service_time import Float, ServiceTimes, service_times
 from tapscope.analyze.throughput import work_unit_ns, work_units
@@ -104,7 +104,7 @@ def node_state(
     edges = (
         window_edges(int(begin.min()), int(end.max()), width) if len(begin) else np.zeros(1, dtype=np.int64)
     )
-    load, _ = series(begin, end, edges)
+    load = mean_inside(begin, end, edges)
     rate = work_units(begin, end, units, edges) * 1e9 / width
     state = classify(load, rate, point.n_star, _usual_rate(point, load, rate))
     if (state == WindowState.STALLED).any():

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.correlation import lag
-from tapscope.analyze.load import Int, Stays, series
+from tapscope.analyze.load import Int, Stays, mean_inside
 from tapscope.analyze.service_time import Float
 
 PARTS = 5
@@ -72,12 +72,12 @@ def node_loads(calls: Mapping[str, NDArray[Any]], stay: Stays, edges_ns: Int) ->
     out = []
     for node in nodes:
         inside = (calls["server_node"] == node) & stay.inside
-        fine, _ = series(stay.begin_ns[inside], stay.end_ns[inside], fine_edges)
+        fine = mean_inside(stay.begin_ns[inside], stay.end_ns[inside], fine_edges)
         load = fine.reshape(windows, parts).mean(axis=1)
         below = (calls["client_node"] == node) & stay.inside
         waiting = np.zeros(windows)
         if below.any():
-            waiting, _ = series(stay.begin_ns[below], stay.end_ns[below], edges_ns)
+            waiting = mean_inside(stay.begin_ns[below], stay.end_ns[below], edges_ns)
         own = np.maximum(load - waiting, 0.0)
         middle, limit = usual(load)
         out.append(NodeLoad(int(node), load, own, fine, parts, middle, usual(own)[0], limit))

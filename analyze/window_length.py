@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tapscope.analyze.load import Int, series, window_edges
+from tapscope.analyze.load import Inside, Int, window_edges
 from tapscope.analyze.service_time import Float
-from tapscope.analyze.throughput import work_units
 
 CANDIDATES_NS = tuple(ms * 1_000_000 for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
 TRACKS = 0.8
@@ -51,13 +50,16 @@ def window_length(begin_ns: Int, end_ns: Int, units: Float, n_star: float = floa
     """
     candidates = np.array(CANDIDATES_NS, dtype=np.int64)
     found = np.full(len(candidates), np.nan)
+    inside = Inside(begin_ns, end_ns)
+    # Work completed before the n-th departure, so that no width has to go through the calls again.
+    before = np.concatenate([np.zeros(1), np.cumsum(units[np.argsort(end_ns, kind="stable")])])
     for i, width in enumerate(CANDIDATES_NS if len(begin_ns) else ()):
-        first = int(begin_ns.min())
-        edges = window_edges(first, min(int(end_ns.max()), first + MOST_WINDOWS * width), width)
+        first = int(inside.begin_ns[0])
+        edges = window_edges(first, min(int(inside.end_ns[-1]), first + MOST_WINDOWS * width), width)
         if len(edges) <= FEWEST_WINDOWS:
             continue
-        load, _ = series(begin_ns, end_ns, edges)
-        done = work_units(begin_ns, end_ns, units, edges)
+        load = inside.mean(edges)
+        done = np.diff(before[np.searchsorted(inside.end_ns, edges)])
         used = load > 0
         if np.isfinite(n_star):
             used &= load <= n_star

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tapscope.analyze.calls import read_calls
 from tapscope.analyze.load import stays
 from tapscope.analyze.node_state import NodeState, node_state
 from tapscope.analyze.windows import WindowState
@@ -18,16 +19,13 @@ from tapscope.store.runfile import RunFile
 
 def states(run: RunFile, node: str | None = None, width_ns: int | None = None) -> list[NodeState]:
     """State of the called nodes of a run, or of one (TapscopeError when there is none of this name)."""
-    calls = run.read_table("calls")
+    read = read_calls(run)
+    calls = read.calls
     if not len(calls["conn"]):
         return []
-    delay = np.full(len(calls["conn"]), -1, dtype=np.int64)
-    made = run.read_table("trace_calls")
-    delay[made["call"]] = made["intra_node_ns"]
-    closed = run.read_table("connections")["closed_ns"]
-    stay = stays(calls, closed)
+    stay = stays(calls, read.connections["closed_ns"])
     nodes = np.unique(calls["server_node"]) if node is None else [node_row(run, node)]
-    return [node_state(calls, stay, delay, int(one), width_ns=width_ns) for one in nodes]
+    return [node_state(calls, stay, read.intra_node_ns, int(one), width_ns=width_ns) for one in nodes]
 
 
 def record(state: NodeState, name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import WINDOW_NS, Int, Stays, series, stays, window_edges
+from tapscope.analyze.load import WINDOW_NS, Int, Stays, mean_inside, stays, window_edges
 from tapscope.analyze.node_state import NodeState, node_state, units_done
 from tapscope.analyze.response_time import OMISSION, modes
 from tapscope.analyze.service_time import Float
@@ -122,7 +122,7 @@ def _load_and_throughput(
         load, rate, kind = state.load, state.throughput, state.state
     elif len(begin):
         edges = window_edges(int(begin.min()), int(end.max()), width_ns)
-        load, _ = series(begin, end, edges)
+        load = mean_inside(begin, end, edges)
         rate = work_units(begin, end, units, edges) * 1e9 / width_ns
         usual = state.point.capacity if state.point.reached else 0.0
         kind = classify(load, rate, state.point.n_star, usual)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tapscope.analyze.evidence import Logs, node_evidence
 from tapscope.analyze.findings import BEFORE, WINDOW_NS, Finding
-from tapscope.analyze.load import Int, series, window_edges
+from tapscope.analyze.load import Int, mean_inside, series, window_edges
 from tapscope.analyze.metrics import METRICS
 from tapscope.analyze.pushback import node_loads
 from tapscope.analyze.response_time import pit
@@ -190,7 +190,7 @@ class Episodes:
         calls = self.run.calls
         edges = self._edges(page, WIDTHS_NS[0])
         load, highest = series(*self._inside(page, calls["server_node"] == node), edges)
-        waiting, _ = series(*self._inside(page, calls["client_node"] == node), edges)
+        waiting = mean_inside(*self._inside(page, calls["client_node"] == node), edges)
         drawn = [
             self._series("max", "max", edges[:-1], highest, node),
             self._series("mean", "mean", edges[:-1], load, node),

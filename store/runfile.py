@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tapscope.store import schema, tables
 from tapscope.store.dynamic import DynamicTable, read_dynamic, read_dynamic_tables, write_dynamic
 from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.packed import LEAST_ROWS, packable, read_packed
 from tapscope.store.sources import source_id
 
 BATCH = 65_536  # rows per executemany: enough to hide the call, little enough not to double the memory
@@ -181,6 +182,9 @@ class RunFile:
         dtypes = {column.name: np.dtype(column.dtype) for column in tables.TABLES[name]}
         wanted = list(dtypes) if columns is None else list(columns)
         dtypes["id"] = np.dtype(np.int64)
+        packed = None if where else self._read_packed(name, {column: dtypes[column] for column in wanted})
+        if packed is not None:
+            return packed
         query = f"SELECT {', '.join(wanted)} FROM {SQL_NAME[name]}"
         if where:
             query += f" WHERE {where}"
@@ -195,6 +199,18 @@ class RunFile:
             column: np.concatenate(piece) if piece else np.empty(0, dtypes[column])
             for column, piece in zip(wanted, pieces, strict=True)
         }
+
+    def _read_packed(self, name: str, dtypes: Mapping[str, np.dtype[Any]]) -> tables.Table | None:
+        """The same for a large table of integers, in parallel; None where that does not apply."""
+        if self.write or not dtypes or not packable(dtypes):
+            return None
+        version = self.sql("PRAGMA data_version")
+        first, last = self.sql(f"SELECT min(id), max(id) FROM {SQL_NAME[name]}")[0]
+        if first is None or last - first < LEAST_ROWS:
+            return None
+        found = read_packed(self.path, SQL_NAME[name], dtypes, first, last)
+        # Somebody wrote meanwhile: the blocks may not belong together.
+        return found if self.sql("PRAGMA data_version") == version else None
 
     def count(self, name: str) -> int:
         """Rows of a contract table (a key of TABLES) or of any SQLite table."""

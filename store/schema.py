@@ -83,11 +83,16 @@ def _explain(error: sqlite3.DatabaseError, path: Path) -> Exception:
     return error
 
 
-def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """Connection in autocommit mode. Read-only ones cannot change the file, whatever SQL is run."""
+def connect(path: Path, *, write: bool, shared: bool = False) -> sqlite3.Connection:
+    """Connection in autocommit mode. Read-only ones cannot change the file, whatever SQL is run.
+
+    A `shared` one may be closed by another thread than the one that made it.
+    """
     mode = "rwc" if write else "ro"
     uri = f"{path.resolve().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=not shared
+    )
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute("PRAGMA cache_size = -65536")  # KiB
     return connection

@@ -7,8 +7,8 @@ import pytest
 from queueing import Queue, closed_loop
 
 from tapscope.analyze.congestion import CongestionPoint, intervention, plateau
-from tapscope.analyze.load import series, stays, window_edges
-from tapscope.analyze.main_sequence import full_periods, main_sequence, steps
+from tapscope.analyze.load import mean_inside, stays, window_edges
+from tapscope.analyze.main_sequence import FullPeriods, main_sequence, steps
 from tapscope.analyze.node_state import node_state
 from tapscope.analyze.service_time import ServiceTimes, service_times
 from tapscope.analyze.throughput import work_unit_ns, work_units
@@ -95,7 +95,7 @@ def test_full_periods_count_between_completions() -> None:
     """Two calls wait behind a third; the node is full (2 and more inside) from 1 s to 5 s."""
     second = 1_000_000_000
     walk = steps(np.array([0, 1, 2]) * second, np.array([3, 5, 6]) * second, np.ones(3))
-    begin, length, work = full_periods(walk, 2)
+    begin, length, work = FullPeriods(walk).at(2)
     assert begin.tolist() == [3.0]
     assert length.tolist() == [2.0]
     assert work.tolist() == [1.0]
@@ -117,7 +117,7 @@ def test_work_units_make_mixed_classes_comparable() -> None:
     assert unit == pytest.approx(10e6, rel=0.1)
     units = service.of(queue.cls, queue.begin_ns) / unit
     edges = window_edges(int(queue.begin_ns.min()), int(queue.end_ns.max()), 50_000_000)
-    load, _ = series(queue.begin_ns, queue.end_ns, edges)
+    load = mean_inside(queue.begin_ns, queue.end_ns, edges)
     low = (load > 0) & (load < 7)
     plain = np.diff(np.searchsorted(np.sort(queue.end_ns), edges))
     done = work_units(queue.begin_ns, queue.end_ns, units, edges)
@@ -144,7 +144,7 @@ def test_service_times_follow_a_drift_and_leave_pauses_out() -> None:
 
 def states_of(queue: Queue, width_ms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     edges = window_edges(int(queue.begin_ns.min()), int(queue.end_ns.max()), width_ms * 1_000_000)
-    load, _ = series(queue.begin_ns, queue.end_ns, edges)
+    load = mean_inside(queue.begin_ns, queue.end_ns, edges)
     per_s = np.diff(np.searchsorted(np.sort(queue.end_ns), edges)) * 1e3 / width_ms
     found = congestion_point(queue)
     state = classify(load, per_s, found.n_star, found.capacity)
