@@ -44,7 +44,7 @@ NOT_A_RESOURCE = frozenset({"stalled", "slow", "arrivals", "refused", "saturated
 @dataclass(frozen=True)
 class Page:
     """A finding with its number (from 1, in order of time), the stretch of time that is shown, and the rows
-    of traces that it hit: very long ones first, then the slowest under way in it."""
+    of traces that it hit: very long ones first, then those under way in it whose clients waited longest."""
 
     number: int
     found: Finding
@@ -53,22 +53,22 @@ class Page:
     hits: Int
 
 
-def pages(run: Run, found: list[Finding]) -> list[Page]:
+def pages(run: Run, known: Analysis, found: list[Finding]) -> list[Page]:
     """Pages of the findings that have one, in order of time."""
     longest = sorted(range(len(found)), key=lambda i: (-found[i].episode.longest_ns, i))[:MOST_PAGES]
-    return [_page(run, i + 1, found[i]) for i in sorted(longest)]
+    return [_page(run, known, i + 1, found[i]) for i in sorted(longest)]
 
 
-def _page(run: Run, number: int, found: Finding) -> Page:
+def _page(run: Run, known: Analysis, number: int, found: Finding) -> Page:
     episode, traces = found.episode, run.traces
     margin = max(MARGIN_NS, (episode.end_ns - episode.begin_ns) // 2)
-    ended = traces["end_ns"] >= 0
-    under_way = np.flatnonzero(
-        ended & (traces["begin_ns"] < episode.end_ns) & (traces["end_ns"] > episode.begin_ns)
-    )
-    late = np.isin(traces["root"][under_way], episode.roots)
-    stay = (traces["end_ns"] - traces["begin_ns"])[under_way]
-    hits = under_way[np.lexsort((-stay, ~late))[:HITS]]
+    root = traces["root"].astype(np.int64)
+    begin = traces["begin_ns"] - known.waited[root]
+    late = np.isin(root, episode.roots)
+    under_way = (begin < episode.end_ns) & (traces["end_ns"] > episode.begin_ns) | late
+    rows = np.flatnonzero(under_way & (traces["end_ns"] >= 0))
+    took = (traces["end_ns"] - begin)[rows]
+    hits = rows[np.lexsort((-took, ~late[rows]))[:HITS]]
     return Page(
         number,
         found,

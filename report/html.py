@@ -88,7 +88,7 @@ def page(run: Run) -> str:
     compared = agreement.section(run)
     known = analysis.analyse(run)
     explained = find(run.file)
-    pages = episodes.pages(run, explained)
+    pages = episodes.pages(run, known, explained)
     code = [_END_OF_SCRIPT.sub(r"<\\/", text) for text in (_plotly(), _scripts())]
     return _fill(
         _asset("page.html"),

@@ -116,11 +116,6 @@ class Run:
         rows = np.argsort(parent, kind="stable")
         return parent[rows], rows
 
-    @property
-    def entry_calls(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Rows of calls that begin a transaction."""
-        return self.traces["root"].astype(np.int64)
-
 
 def read(file: RunFile) -> Run:
     """Read an open run file. A run without calls is fine: the report then says what was seen instead."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tapscope.analyze.load import coarser, throughput_per_s
 from tapscope.analyze.response_time import vlrt
+from tapscope.analyze.tcp import syns_sent_again
 from tapscope.report import encode
 from tapscope.report.run import Columns, Run, Tier, protocol_name
 
@@ -139,12 +140,10 @@ def _response(run: Run, tier: Tier, table: Columns) -> dict[str, Any]:
         note = f"VLRT: {total} calls of {threshold / 1e6:.0f} ms and more"
         if total > len(at):
             note += f", the longest {len(at)} marked"
-    resent = run.connections["syn_retransmits"] > 0
-    resent &= (run.connections["syn_ns"] >= 0) & (
-        run.connections["server_addr"] == run.nodes["addr"][tier.node]
-    )
-    if resent.any():
-        when = np.sort(run.connections["syn_ns"][resent])[:MAX_MARKS]
+    resent = syns_sent_again(run.connections)
+    resent = resent[run.connections["server_addr"][resent] == run.nodes["addr"][tier.node]][:MAX_MARKS]
+    if len(resent):
+        when = run.connections["syn_ns"][resent]
         series.append(
             _series("SYN sent again", "syn", 0, encode.axis(when, run.start_ns), np.zeros(len(when)), 1)
         )

@@ -47,7 +47,7 @@ def stall(opened: tuple[Run, list[Finding]], simulation: Simulation) -> Page:
     run, found = opened
     return next(
         page
-        for page in episodes.pages(run, found)
+        for page in episodes.pages(run, analysis.analyse(run), found)
         if abs(page.found.episode.begin_ns - at) < 200_000_000 and page.found.origin == APP
     )
 
@@ -130,6 +130,23 @@ def test_hits_were_under_way_and_the_very_long_come_first(drawn, stall, simulati
     assert traces["end_ns"][first] - traces["begin_ns"][first] + drawn["waited"][0] == longest
 
 
+def test_a_client_that_waited_for_its_connection_is_hit_however_late_its_request_came(
+    opened, stall, simulation
+) -> None:
+    """A second after the episode a request arrives whose SYN was sent in it: it comes first."""
+    run, _ = opened
+    known = analysis.analyse(run)
+    traces = simulation.tables["traces"]
+    late = np.flatnonzero(traces["begin_ns"] > stall.found.episode.end_ns + 10**9)[0]
+    waited = np.zeros_like(known.waited)
+    waited[traces["root"][late]] = traces["begin_ns"][late] - stall.found.episode.begin_ns
+    grave = replace(stall.found.episode, roots=np.append(stall.found.episode.roots, traces["root"][late]))
+    found = replace(stall.found, episode=grave)
+    (page,) = episodes.pages(run, replace(known, waited=waited), [found])
+    assert page.hits[0] == late
+    assert set(page.hits[1:]) == set(stall.hits[:-1])
+
+
 def test_concurrent_calls_and_their_statements_are_those_of_the_run(opened, stall, simulation) -> None:
     run, _ = opened
     seen = together(run, stall)
@@ -179,7 +196,7 @@ def test_a_queue_that_began_nowhere_has_a_page_too(opened, stall) -> None:
 def test_only_the_findings_with_the_longest_responses_have_a_page(monkeypatch, path, opened) -> None:
     run, found = opened
     monkeypatch.setattr(episodes, "MOST_PAGES", 1)
-    pages = episodes.pages(run, found * 3)
+    pages = episodes.pages(run, analysis.analyse(run), found * 3)
     assert len(pages) == 1
     assert pages[0].found.episode.longest_ns == max(one.episode.longest_ns for one in found)
     table = words.section(run, found * 3, pages)

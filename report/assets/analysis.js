@@ -63,11 +63,8 @@ Tapscope.analysis = (() => {
     }));
     return chart.draw(where, {
       x: { title: "response time, ms (logarithmic)", tickvals: shown.map(bin), ticktext: shown.map((ms) => significant(ms, 1)), range: [0, count.length] },
-      y: { title: "calls (logarithmic)", type: "log", range: [Math.log10(0.6), Math.log10(highest(count) * 4 + 1)], dtick: 1, tickformat: ",d" },
-      traces: [{
-        type: "bar", x: count.map((_, i) => i + 0.5), y: count, width: 0.92, marker: { color: theme.tier(node.colour) },
-        hovertext: count.map((n, i) => `${label(i)}: ${number(n)} calls`), hoverinfo: "text", textposition: "none",
-      }],
+      y: chart.counts(count, "calls", 4),
+      traces: [chart.bars(count, (i, n) => `${label(i)}: ${number(n)} calls`, theme.tier(node.colour))],
       marks, height: 300,
     });
   };

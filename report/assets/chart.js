@@ -62,5 +62,14 @@ Tapscope.chart = (() => {
     });
   };
 
-  return { draw, states, STATES };
+  // Counts in equal bins: the bars, and an axis on which one call is as easy to see as a thousand.
+  const bars = (count, hover, colours) => ({
+    type: "bar", x: count.map((_, i) => i + 0.5), y: count, width: 0.92, marker: { color: colours },
+    hovertext: count.map((n, i) => hover(i, n)), hoverinfo: "text", textposition: "none",
+  });
+  const counts = (count, what, room) => ({
+    title: `${what} (logarithmic)`, type: "log", range: [Math.log10(0.6), Math.log10(Math.max(1, ...count) * room)], dtick: 1, tickformat: ",d",
+  });
+
+  return { draw, states, bars, counts, STATES };
 })();

@@ -1,6 +1,6 @@
 // Response times of all transactions: equal buckets on a logarithmic scale. A bar is a filter of the list.
 Tapscope.histogram = (() => {
-  const { data, theme, significant } = Tapscope;
+  const { data, theme, significant, chart: plot } = Tapscope;
   const { edges_ms: edges, count } = data.histogram;
   const chart = document.getElementById("histogram");
   const listeners = [];
@@ -12,25 +12,15 @@ Tapscope.histogram = (() => {
     const colours = count.map((_, i) => (chosen === null || chosen === i ? theme.tier(1) : theme.colour("line")));
     const decades = edges.map((edge, i) => [i, edge]).filter(([, edge]) => Math.abs(Math.log10(edge) % 1) < 1e-6);
     const ticks = decades.length > 1 ? decades : edges.map((edge, i) => [i, edge]).filter(([i]) => i % 3 === 0);
-    const most = Math.max(1, ...count);
-    Plotly.react(chart, [{
-      type: "bar", x: count.map((_, i) => i + 0.5), y: count, marker: { color: colours }, width: 0.92,
-      hovertext: count.map((n, i) => `${label(i)}: ${n} transactions`), hoverinfo: "text", textposition: "none",
-    }], {
-      width: chart.clientWidth,
-      height: 300, margin: { l: 52, r: 8, t: 6, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { size: 11, color: theme.colour("soft") }, showlegend: false, dragmode: false, bargap: 0,
-      hoverlabel: { bgcolor: theme.colour("surface"), font: { color: theme.colour("ink") }, bordercolor: theme.colour("line") },
-      xaxis: {
-        title: { text: "response time, ms (logarithmic)", standoff: 8 }, tickvals: ticks.map(([i]) => i),
-        ticktext: ticks.map(([, edge]) => significant(edge, 1)), fixedrange: true, zeroline: false, showgrid: false,
-        range: [0, count.length], ticks: "outside", tickcolor: theme.colour("line"), showline: true, linecolor: theme.colour("line"),
+    plot.draw(chart, {
+      x: {
+        title: "response time, ms (logarithmic)", tickvals: ticks.map(([i]) => i), ticktext: ticks.map(([, edge]) => significant(edge, 1)),
+        range: [0, count.length], showgrid: false,
       },
-      yaxis: {
-        title: { text: "transactions (logarithmic)" }, type: "log", range: [Math.log10(0.6), Math.log10(most * 1.6)], dtick: 1,
-        fixedrange: true, gridcolor: theme.colour("grid"), exponentformat: "none", tickformat: ",d",
-      },
-    }, { displayModeBar: false });
+      y: plot.counts(count, "transactions", 1.6),
+      traces: [plot.bars(count, (i, n) => `${label(i)}: ${n} transactions`, colours)],
+      height: 300,
+    });
   };
 
   const tell = (bucket) => {
