@@ -13,7 +13,7 @@ from simulator import DB, HOP_NS, WEB, Simulation, simulate
 
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
-from tapscope.validate import plot
+from tapscope.validate import plot, validation
 from tapscope.validate.validation import Validation, validate
 from tapscope.validate.verdict import Thresholds
 
@@ -119,6 +119,16 @@ def test_what_was_found_is_in_the_run_file(result, folder):
 def test_a_run_directory_stands_for_its_events_folder(folder, result):
     again = validate(folder / "run.db", folder)
     assert again.as_json() == result.as_json()
+
+
+def test_large_logs_are_read_by_another_process_with_the_same_result(folder, result, monkeypatch, tmp_path):
+    monkeypatch.setattr(validation, "LARGE_BYTES", 0)
+    assert validate(folder / "run.db", folder / "events").as_json() == result.as_json()
+    (tmp_path / "events").mkdir()
+    with pytest.raises(TapscopeError, match="no event-monitor log found") as failure:
+        validate(folder / "run.db", tmp_path / "events")
+    assert failure.value.exit_code == ExitCode.ERROR
+    assert "at least one of" in failure.value.remedy
 
 
 def test_validating_again_replaces_what_was_stored(folder, result):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tapscope.cli import pipeline
+from tapscope.store.errors import TapscopeError
 from tapscope.validate.validation import Validation, validate
 
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
@@ -90,3 +91,16 @@ def test_twenty_requests_on_loopback_with_two_listeners_of_one_apache(tmp_path):
     assert db.calls["log_rows_without_statement"] == 13
     assert db.calls["tap_calls_without_statement"] >= 10
     assert found.verdict == "undecided", "a quarter of a second is too little to judge by"
+
+
+def test_the_truth_can_be_read_from_ids_that_stand_in_the_capture(tmp_path):
+    capture = PCAPS / "http_ajp_mysql_groundtruth.pcap"
+    run = pipeline.trace([capture], tmp_path / "run.db")
+    logs = PCAPS / "http_ajp_mysql_groundtruth.logs"
+    found = validate(run, logs, ids_in=capture)
+    assert [each.matched for each in found.requests if each.tier == "app"] == [20]
+    assert {edge.pair for edge in found.paths.edges} >= {"HTTP->AJP", "AJP->MYSQL"}
+    assert sum(edge.edges for edge in found.paths.edges) > 30
+    assert found.paths.completeness > 0.9
+    with pytest.raises(TapscopeError, match="holds a request ID"):
+        validate(run, logs, ids_in=PCAPS / "mysql_bulk_mariadb_j.pcap")

@@ -15,6 +15,7 @@ import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ NEEDED = ("ts_ns", "src", "sport", "dst", "dport", "tcp_seq", "protocol", "reque
 
 ONE_WAY = frozenset({"COM_QUIT", "COM_STMT_CLOSE", "COM_STMT_SEND_LONG_DATA"})
 """Kinds that have no answer by protocol, and are therefore no calls."""
+
+CHUNK = 50_000
+"""Rows that are taken apart at a time: column by column is several times as fast as row by row."""
 
 REACH_NS = 1_000_000_000
 """Rows with equal ports and sequence number are one request only if their stamps are this near."""
@@ -85,6 +89,16 @@ def csv_rows(
 
     Raises TapscopeError for a missing file, and for one whose header lacks a needed column.
     """
+    for chunk in csv_columns(path, needed, counters, name):
+        names = tuple(chunk)
+        for row in zip(*chunk.values(), strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+def csv_columns(
+    path: Path, needed: tuple[str, ...], counters: dict[str, int], name: str
+) -> Iterator[dict[str, tuple[str, ...]]]:
+    """The same, CHUNK rows at a time, column by column; what a row lacks of the other columns is ''."""
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
@@ -93,26 +107,42 @@ def csv_rows(
         raise TapscopeError(what, path=path, remedy="Check the path.") from error
     opener: Any = gzip.open if packed else open
     with opener(path, "rt", newline="") as file:
-        try:
-            reader = csv.DictReader(file)
-            missing = [column for column in needed if column not in (reader.fieldnames or ())]
-            if missing:
-                raise TapscopeError(
-                    f"line 1: column {missing[0]} is missing; expected {', '.join(needed)}",
-                    path=path,
-                    remedy="Give a file with these columns (docs/validation.md).",
-                )
-            for row in reader:
-                if any(row[column] is None for column in needed):
-                    counters[f"{name}.short_row"] = counters.get(f"{name}.short_row", 0) + 1
-                    continue
-                yield row
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            counters[f"{name}.truncated_file"] = 1
-        except (UnicodeDecodeError, csv.Error) as error:
+        rows = _lists(path, csv.reader(file), counters, name)
+        header = next(rows, [])
+        missing = [column for column in needed if column not in header]
+        if missing:
             raise TapscopeError(
-                f"this is not a CSV file: {error}", path=path, remedy="Give a CSV file with a header line."
-            ) from error
+                f"line 1: column {missing[0]} is missing; expected {', '.join(needed)}",
+                path=path,
+                remedy="Give a file with these columns (docs/validation.md).",
+            )
+        least, width = max(header.index(column) for column in needed) + 1, len(header)
+        while chunk := list(islice(rows, CHUNK)):
+            for place, row in enumerate(chunk):
+                if len(row) != width:
+                    chunk[place] = (row + [""] * width)[:width] if len(row) >= least else []
+            whole = [row for row in chunk if row]
+            if len(whole) < len(chunk):
+                counters[f"{name}.short_row"] = counters.get(f"{name}.short_row", 0) + len(chunk) - len(whole)
+            if whole:
+                yield dict(zip(header, zip(*whole, strict=True), strict=True))
+
+
+def _lists(
+    path: Path, reader: Iterator[list[str]], counters: dict[str, int], name: str
+) -> Iterator[list[str]]:
+    """Rows that are not empty; a cut file ends early and is counted."""
+    try:
+        yield from filter(None, reader)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        counters[f"{name}.truncated_file"] = 1
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise TapscopeError(
+            f"this is not a CSV file: {error}", path=path, remedy="Give a CSV file with a header line."
+        ) from error
+
+
+NUMBERS = ("ts_ns", "sport", "dport", "tcp_seq")
 
 
 def read(path: str | Path, addresses: Names) -> Truth:
@@ -120,31 +150,52 @@ def read(path: str | Path, addresses: Names) -> Truth:
     path = Path(path)
     counters: dict[str, int] = {}
     ids = Names()
-    numbers: list[tuple[int, ...]] = []
-    protocol, how, kind = [], [], []
-    for row in csv_rows(path, NEEDED, counters, "truth"):
+    blocks = []
+    protocol: list[str] = []
+    how: list[str] = []
+    kind: list[str] = []
+    for found in csv_columns(path, NEEDED, counters, "truth"):
+        chunk = found
+        nothing = ("",) * len(chunk["ts_ns"])
+        part = tuple(text or "0" for text in chunk.get("part", nothing))
         try:
-            key = key_of(row, "", addresses)
-            part = int(row.get("part") or 0)
+            numbers = [list(map(int, chunk[name])) for name in NUMBERS]
+            parts = list(map(int, part))
         except ValueError:
-            counters["truth.bad_number"] = counters.get("truth.bad_number", 0) + 1
-            continue
-        numbers.append((*key, ids.code(row["request_id"]) if row["request_id"] else -1, part))
-        protocol.append(row["protocol"].upper())
-        how.append(row.get("how") or "")
-        kind.append(row.get("kind") or "")
-    block = np.array(numbers, dtype=np.int64).reshape(-1, 8)
+            columns = [*(chunk[name] for name in NUMBERS), part]
+            good = [all(map(_is_number, row)) for row in zip(*columns, strict=True)]
+            counters["truth.bad_number"] = counters.get("truth.bad_number", 0) + good.count(False)
+            chunk = {name: tuple(compress(values, good)) for name, values in chunk.items()}
+            nothing = ("",) * len(chunk["ts_ns"])
+            numbers = [list(map(int, chunk[name])) for name in NUMBERS]
+            parts = list(map(int, compress(part, good)))
+        request = [ids.code(text) if text else -1 for text in chunk["request_id"]]
+        src, dst = (list(map(addresses.code, chunk[name])) for name in ("src", "dst"))
+        ts_ns, sport, dport, tcp_seq = numbers
+        blocks.append(np.array([ts_ns, src, sport, dst, dport, tcp_seq, request, parts], dtype=np.int64))
+        protocol += map(str.upper, chunk["protocol"])
+        how += chunk.get("how", nothing)
+        kind += chunk.get("kind", nothing)
+    block = np.concatenate([np.empty((8, 0), dtype=np.int64), *blocks], axis=1)
     return Truth(
         path=str(path),
-        keys=Keys(*(block[:, i] for i in range(6))),
-        request_id=block[:, 6],
-        part=block[:, 7],
+        keys=Keys(*block[:6]),
+        request_id=block[6],
+        part=block[7],
         request_ids=ids.texts,
         protocol=protocol,
         how=how,
         kind=kind,
         counters=counters,
     )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
 
 
 def key_of(row: Mapping[str, str], prefix: str, addresses: Names) -> tuple[int, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,17 @@ from numpy.typing import NDArray
 from tapscope.analyze.load import WINDOW_NS
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
-from tapscope.validate import accuracy, agreement, events, request_agreement, summary, tap, tiers, truth
+from tapscope.validate import (
+    accuracy,
+    agreement,
+    events,
+    ids_in_capture,
+    request_agreement,
+    summary,
+    tap,
+    tiers,
+    truth,
+)
 from tapscope.validate.accuracy import PathAccuracy
 from tapscope.validate.agreement import TierAgreement
 from tapscope.validate.aligned import Aligned, align
@@ -28,6 +40,9 @@ from tapscope.validate.verdict import Thresholds, judge, judge_paths
 
 FORMAT = 2
 """Version of the JSON structure; raised when a key changes its meaning or goes."""
+
+LARGE_BYTES = 50_000_000
+"""Logs from this size on (unpacked or not) are worth the start of a process."""
 
 ZONE_SLACK_NS = 60_000_000_000
 """A clock that is so near to a whole number of quarters of an hour wrong was taken for another time zone."""
@@ -109,6 +124,7 @@ def validate(
     *,
     width_ns: int = WINDOW_NS,
     zone: str | None = None,
+    ids_in: Path | None = None,
     thresholds: Thresholds | None = None,
     progress: Progress | None = None,
 ) -> Validation:
@@ -118,6 +134,7 @@ def validate(
     events_dir : folder of the event monitors' logs, or a run directory that holds it as events/; truth_path :
         truth file, looked for beside that folder
                  (../truth/calls.csv.gz) when not given
+    ids_in     : capture in which the request IDs still stand: the truth is made from it
     width_ns   : of the windows; zone : of logs without one (events.load); thresholds : of the verdict
     Raises TapscopeError for unusable input; a disagreement is a result, not an error.
     """
@@ -127,18 +144,23 @@ def validate(
     events_dir = Path(events_dir)
     if (events_dir / "events").is_dir():
         events_dir = events_dir / "events"
-    logs = events.load(events_dir, zone, _clients(events_dir))
-    truth_file = Path(truth_path) if truth_path is not None else _beside(events_dir)
+    reading = _Reading(events_dir, zone)
+    truth_file = ids_in or (Path(truth_path) if truth_path is not None else _beside(events_dir))
     with RunFile.open(run_path, write=True) as run:
         say("run file", 1, 4)
         seen = tap.read(run)
+        logs = reading.logs()
         say("agreement", 2, 4)
         nodes = tiers.nodes_of_tiers(seen, logs, _manifest(events_dir))
         pairs = [tiers.compared(seen, logs, tier, nodes[tier]) for tier in logs.tiers() if tier in nodes]
         call_id, known, paths = None, {}, None
         if truth_file is not None:
             names = Names()
-            true = truth.read(truth_file, names)
+            true = (
+                truth.read(truth_file, names)
+                if ids_in is None
+                else ids_in_capture.read(ids_in, logs, seen, names)
+            )
             linked = accuracy.from_run(seen, run.read_table("links"), names)
             call_id = request_agreement.ids_of_calls(logs, true, truth.match(linked.keys, true.keys))
             known = _clocks(pairs, logs, call_id)
@@ -178,6 +200,25 @@ def validate(
         store(run, result.as_json(), compared, logs, nodes)
     say("done", 4, 4)
     return result
+
+
+class _Reading:
+    """The logs, read by another process when they are large: beside the run file, and without its memory."""
+
+    def __init__(self, events_dir: Path, zone: str | None) -> None:
+        self._asked = (events_dir, zone, _clients(events_dir))
+        self._pool: ProcessPoolExecutor | None = None
+        size = sum(path.stat().st_size for path in events_dir.rglob("*") if path.is_file())
+        if size >= LARGE_BYTES:
+            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+            self._made = self._pool.submit(events.load, *self._asked)
+
+    def logs(self) -> EventCalls:
+        """Wait for them. Raises what events.load raises."""
+        if self._pool is None:
+            return events.load(*self._asked)
+        with self._pool:
+            return self._made.result()
 
 
 def _clocks(

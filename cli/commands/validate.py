@@ -25,6 +25,12 @@ from tapscope.store.errors import ExitCode, TapscopeError
     help="True paths (calls.csv[.gz]); looked for in ../truth/ of the logs when not given.",
 )
 @click.option(
+    "--ids-in",
+    metavar="FILE.pcap",
+    type=click.Path(path_type=Path),
+    help="Capture in which the request IDs still stand: true paths are made from it.",
+)
+@click.option(
     "--span-truth",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -93,6 +99,7 @@ def validate(
     run_path: Path,
     events: Path | None,
     truth: Path | None,
+    ids_in: Path | None,
     span_truth: Path | None,
     faults: Path | None,
     window: int,
@@ -142,6 +149,8 @@ def validate(
             show.span_validation(summary.span_tables(found), found.paths.counters)
         return ExitCode.DONE
     assert events is not None
+    if truth is not None and ids_in is not None:
+        raise click.UsageError("Give --truth or --ids-in, not both.")
     from tapscope.validate import validation
     from tapscope.validate.verdict import AGREES, Thresholds
 
@@ -155,7 +164,14 @@ def validate(
     )
     with progress_bar() as progress:
         result = validation.validate(
-            run_path, events, truth, width_ns=window, zone=zone, thresholds=limits, progress=progress
+            run_path,
+            events,
+            truth,
+            width_ns=window,
+            zone=zone,
+            ids_in=ids_in,
+            thresholds=limits,
+            progress=progress,
         )
     if as_json:
         print_json(result.as_json())

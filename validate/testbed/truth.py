@@ -80,12 +80,13 @@ def extract(
     protocols: Mapping[int, str],
     holders: Mapping[str, Holder],
     split: bool = False,
+    pattern: re.Pattern[bytes] = IDENTITY,
 ) -> Truth:
     """Truth rows for every request message of the capture, in order of time.
 
     ids: all request ids the users sent. protocols: port -> name of a reader. holders: per protocol, the rule
     for messages without an id; a protocol without one has its ids in every message that belongs to a request.
-    split: ids name parts of requests as well (parts.py).
+    split: ids name parts of requests as well (parts.py). pattern: what an id looks like.
     """
     calls: list[Call] = []
     summary: Counter[str] = Counter()
@@ -96,7 +97,7 @@ def extract(
         rule = holders.get(protocol)
         for run in stream.runs(capture):
             summary["gaps"] += run.before_gap
-            places, names = _identities(run, ids)
+            places, names = _identities(run, ids, pattern)
             for found in READERS[protocol](run):
                 if not isinstance(found, Request):
                     summary["bytes_not_understood"] += found.size
@@ -119,10 +120,10 @@ def extract(
     return Truth(calls, dict(summary))
 
 
-def _identities(run: Run, ids: set[str]) -> tuple[list[int], list[str]]:
+def _identities(run: Run, ids: set[str], pattern: re.Pattern[bytes]) -> tuple[list[int], list[str]]:
     places, names = [], []
-    for match in IDENTITY.finditer(run.data):
-        name = match[0].decode()
+    for match in pattern.finditer(run.data):
+        name = match[0].decode("ascii", errors="replace")
         if name in ids:
             places.append(match.start())
             names.append(name)
