@@ -59,6 +59,9 @@ def test_wrong_claims_are_counted_against_the_findings(path, tmp_path) -> None:
     told = fault_tables.as_json([elsewhere, never])
     assert told["confusion"] == {"gc": {"node stood still": 1}, "stop": {"(missed)": 1}}
     assert (told["all"]["caused"], told["all"]["found"], told["precision"]) == (2, 1, 0.5)
+    assert {name: one["caused"] for name, one in told["by_length"].items() if one["caused"]} == {
+        "200 to 400 ms": 2
+    }
 
 
 def test_what_a_fault_leaves_behind_is_neither_found_nor_false(path, tmp_path) -> None:

@@ -17,6 +17,8 @@ from tapscope.validate.summary import Table
 WINDOW_NS = 50_000_000
 HOUR_NS = 3_600_000_000_000
 MISSED = "(missed)"
+LENGTHS_MS = ((50, 100), (100, 200), (200, 400), (400, None))
+"""Faults by length: how short a fault may be and still be found."""
 
 
 def wilson(good: int, of: int) -> tuple[float, float]:
@@ -42,6 +44,12 @@ def as_json(scores: Sequence[FaultScore]) -> dict[str, Any]:
         "runs": [score.run for score in scores],
         "all": _figures(faults),
         "by_kind": {kind: _figures(those) for kind, those in kinds.items()},
+        "by_length": {
+            f"{low} to {high} ms" if high else f"{low} ms and more": _figures(
+                [one for one in faults if low <= _ms(one) and (high is None or _ms(one) < high)]
+            )
+            for low, high in LENGTHS_MS
+        },
         "confusion": {
             kind: dict(Counter(fault.named or MISSED for fault in those)) for kind, those in kinds.items()
         },
@@ -69,18 +77,6 @@ def tables(scores: Sequence[FaultScore]) -> list[Table]:
     heads = ["fault", "caused", "found", "right node", "right cause", "onset error ms (median)"]
     heads += ["onset within a window"]
     figures = {**told["by_kind"], **({"all": told["all"]} if len(told["by_kind"]) > 1 else {})}
-    rows = [
-        [
-            kind,
-            one["caused"],
-            _share(one["found"], one["caused"]),
-            _share(one["node_right"], one["found"]),
-            _share(one["cause_right"], one["found"]),
-            "" if one["median_onset_error_ms"] is None else f"{one['median_onset_error_ms']:.0f}",
-            _share(one["onset_within_window"], one["found"]),
-        ]
-        for kind, one in figures.items()
-    ]
     other = [
         [
             told["findings"],
@@ -95,7 +91,8 @@ def tables(scores: Sequence[FaultScore]) -> list[Table]:
         ]
     ]
     return [
-        (f"Findings against faults of {LEAST_NS // 1_000_000} ms and more", heads, rows),
+        (f"Findings against faults of {LEAST_NS // 1_000_000} ms and more", heads, _rows(figures)),
+        ("The same by length", ["length", *heads[1:]], _rows(told["by_length"])),
         _confusion(told["confusion"]),
         (
             "Findings without a fault",
@@ -113,6 +110,23 @@ def tables(scores: Sequence[FaultScore]) -> list[Table]:
             ],
             other,
         ),
+    ]
+
+
+def _rows(figures: dict[str, dict[str, Any]]) -> list[list[Any]]:
+    """A row for each name that had faults."""
+    return [
+        [
+            name,
+            one["caused"],
+            _share(one["found"], one["caused"]),
+            _share(one["node_right"], one["found"]),
+            _share(one["cause_right"], one["found"]),
+            "" if one["median_onset_error_ms"] is None else f"{one['median_onset_error_ms']:.0f}",
+            _share(one["onset_within_window"], one["found"]),
+        ]
+        for name, one in figures.items()
+        if one["caused"]
     ]
 
 
@@ -136,6 +150,10 @@ def _confusion(counted: dict[str, dict[str, int]]) -> Table:
         for kind, row in counted.items()
     ]
     return "Named cause by kind of fault", ["fault (right cause)", *named], rows
+
+
+def _ms(fault: Fault) -> float:
+    return (fault.end_ns - fault.begin_ns) / 1e6
 
 
 def _by_kind(faults: Sequence[Fault]) -> dict[str, list[Fault]]:
