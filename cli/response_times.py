@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.calls import CALL_COLUMNS
 from tapscope.analyze.load import window_edges
 from tapscope.analyze.response_time import OMISSION, Histogram, Mode, modes, pit, vlrt
 from tapscope.analyze.symptoms import entry_nodes, transactions
@@ -29,7 +30,7 @@ def document(run: RunFile) -> dict[str, Any]:
     response times as they met them: with the wait for their connection; `transactions` the same per class,
     most frequent first.
     """
-    calls, connections = run.read_table("calls"), run.read_table("connections")
+    calls, connections = run.read_table("calls", CALL_COLUMNS), run.read_table("connections")
     names, classes = run.node_names(), run.classes()
     found: dict[str, Any] = {"nodes": [], "entries": [], "transactions": [], "omission": OMISSION}
     if not len(calls["conn"]):
