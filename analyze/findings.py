@@ -15,6 +15,7 @@ from tapscope.analyze.evidence import Evidence, Logs, node_evidence
 from tapscope.analyze.held import Separator
 from tapscope.analyze.load import Int, Stays, stays, window_edges
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
+from tapscope.analyze.metrics import METRICS
 from tapscope.analyze.node_state import node_state
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
@@ -41,6 +42,7 @@ HALF = 0.5
 DIRECT = ("gc", "safepoint", "throttled", "speed_mhz", "own_dirty", "stalled")
 """Metrics that say themselves that a node served nobody, or less, and are nobody else's."""
 
+NEIGHBOUR = "CPU taken by a neighbour"
 BURST = "workload burst"
 OF_RESOURCES = (
     "garbage collection",
@@ -51,7 +53,7 @@ OF_RESOURCES = (
     "disk writes",
     "disk saturation",
     "CPU saturation",
-    "CPU taken by a neighbour",
+    NEIGHBOUR,
     "node stood still",
 )
 """Mechanisms that make calls wait at the node above for a connection: there the limit is a consequence."""
@@ -129,7 +131,8 @@ class _Search:
         self.logs = Logs(run, self.edges)
         self.classes = run.classes()
         self.dropped = syns_without_answer(connections)
-        self.known: dict[int, tuple[Evidence, Ranker, Separator]] = {}
+        self.known: dict[int, tuple[Evidence, Separator]] = {}
+        self.rankers: dict[tuple[int, int], Ranker] = {}
         self.quiet = np.ones(len(self.edges) - 1, dtype=np.bool_)
 
     def findings(self) -> list[Finding]:
@@ -146,15 +149,16 @@ class _Search:
     def _explain(self, episode: Episode, first: int, last: int) -> Finding:
         path = rises(self.loads, first, last, before=BEFORE)
         origin = path[0].node if path and path[0].own_excess > OWN else -1
-        case = None
-        mechanisms: list[Mechanism] = []
-        ruled_out: list[str] = []
+        verdict = None
         if origin >= 0:
-            case, mechanisms, ruled_out = self._recognise(episode, origin, first, last)
-            for node in self._others(origin, mechanisms, path, case.scene):
-                other = self._recognise(episode, node, first, last)
-                if _explains(mechanisms[0].name, other[1]):
-                    origin, (case, mechanisms, ruled_out) = node, other
+            verdict = self._recognise(episode, origin, first, last)
+            named = verdict.mechanisms[0].name if verdict.mechanisms else ""
+            for node in self._others(origin, named, path, verdict.case.scene):
+                # Who took the CPU is judged by the queue of the node that did not get it.
+                hurt = origin if named == NEIGHBOUR else node
+                other = self._recognise(episode, node, first, last, hurt)
+                if _explains(named, other.mechanisms):
+                    origin, verdict = node, other
                     break
         risen = [rise for rise in path if rise.onset >= 0]
         order = sorted(risen, key=lambda rise: (-int(self.depth[rise.node]), rise.onset))
@@ -164,28 +168,34 @@ class _Search:
             path=order,
             travel=self._travel(origin, order, first, last),
             overflowed=self._overflowed(first, last),
-            mechanisms=mechanisms,
-            ruled_out=ruled_out,
-            ranking=self._ranking(case, origin),
+            mechanisms=[] if verdict is None else verdict.mechanisms,
+            ruled_out=[] if verdict is None else verdict.ruled_out,
+            ranking=[] if verdict is None else _ranking(verdict),
         )
 
     def _recognise(
-        self, episode: Episode, node: int, first: int, last: int
-    ) -> tuple[Case, list[Mechanism], list[str]]:
-        seen, ranker, separator = self._evidence(node)
-        scene = Scene(seen.own_load, max(first - BEFORE, 0), last, self.quiet)
+        self, episode: Episode, node: int, first: int, last: int, hurt: int | None = None
+    ) -> _Verdict:
+        """Mechanisms at a node as the reasons why the queue of `hurt` (None: its own) grew."""
+        seen, separator = self._evidence(node)
+        hurt = node if hurt is None else hurt
+        load = next(one.own for one in self.loads if one.node == hurt)
+        if (node, hurt) not in self.rankers:
+            self.rankers[node, hurt] = Ranker(seen.series, load, self.quiet)
+        ranker = self.rankers[node, hurt]
+        scene = Scene(load, max(first - BEFORE, 0), last, self.quiet)
         candidates = {}
         for name in seen.series:
             one = ranker.candidate(name, scene, self.logs.elsewhere(node, name))
             if one is not None:
                 candidates[name] = one
         # While the queue grew: afterwards whoever waited is served, and all are late.
-        peak = scene.first + int(np.argmax(seen.own_load[scene.at]))
+        peak = scene.first + int(np.argmax(load[scene.at]))
         held = separator.between(episode.begin_ns, int(self.edges[max(peak, first + 1) + 1]))
         case = Case(seen, scene, candidates, held)
-        return case, *recognise(case)
+        return _Verdict(case, ranker, *recognise(case))
 
-    def _evidence(self, node: int) -> tuple[Evidence, Ranker, Separator]:
+    def _evidence(self, node: int) -> tuple[Evidence, Separator]:
         """Of a node, worked out once for all its episodes."""
         if node not in self.known:
             state = node_state(
@@ -198,14 +208,13 @@ class _Search:
                 states["slow"] = _on(state.edges_ns, slow, self.edges)
             seen = node_evidence(self.logs, self.tables, self.stay, self.loads, node, states)
             separator = Separator(self.tables["calls"], self.stay, node, self.classes)
-            self.known[node] = seen, Ranker(seen.series, seen.own_load, self.quiet), separator
+            self.known[node] = seen, separator
         return self.known[node]
 
-    def _others(self, origin: int, mechanisms: list[Mechanism], path: list[Rise], scene: Scene) -> list[int]:
+    def _others(self, origin: int, named: str, path: list[Rise], scene: Scene) -> list[int]:
         """Nodes that may have done this to the origin: one below whose own queue rose while calls to it were
         at their limit; one that used the CPU which the origin did not get, where they share a machine; one
         above that handed a burst of calls down."""
-        named = mechanisms[0].name if mechanisms else ""
         if named == "connection or thread limit":
             made = self.tables["calls"]["client_node"] == origin
             called = set(np.unique(self.tables["calls"]["server_node"][made]).tolist())
@@ -214,15 +223,15 @@ class _Search:
             # It came from above.
             higher = [rise.node for rise in path if self.depth[rise.node] < self.depth[origin]]
             return sorted(higher, key=lambda node: int(self.depth[node]))
-        if named != "CPU taken by a neighbour":
+        if named != NEIGHBOUR:
             return []
         users = []
         for rise in path:
-            seen, ranker, _ = self._evidence(rise.node)
-            one = ranker.candidate("saturated", scene) if "saturated" in seen.series else None
-            if rise.node != origin and one is not None and one.score > HALF:
-                users.append((one.score, rise.node))
-        return [node for _, node in sorted(users, reverse=True)]
+            used = self._evidence(rise.node)[0].series.get("saturated")
+            if rise.node != origin and used is not None:
+                covered, otherwise = scene.covered(used >= METRICS["saturated"].full)
+                users.append((covered - otherwise, rise.node))
+        return [node for share, node in sorted(users, reverse=True) if share > HALF]
 
     def _travel(self, origin: int, path: list[Rise], first: int, last: int) -> list[Travel]:
         if origin < 0:
@@ -240,12 +249,21 @@ class _Search:
         found, count = np.unique(listener, axis=1, return_counts=True)
         return [(int(a), int(p), int(n)) for a, p, n in zip(*found, count, strict=True)]
 
-    def _ranking(self, case: Case | None, origin: int) -> list[Candidate]:
-        if case is None:
-            return []
-        order = ranked(list(case.candidates.values()))
-        ranker = self.known[origin][1]
-        return [ranker.with_lag(one, case.scene) if i < SAID else one for i, one in enumerate(order)]
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What was recognised at a node, and what it was judged by."""
+
+    case: Case
+    ranker: Ranker
+    mechanisms: list[Mechanism]
+    ruled_out: list[str]
+
+
+def _ranking(verdict: _Verdict) -> list[Candidate]:
+    order = ranked(list(verdict.case.candidates.values()))
+    scene = verdict.case.scene
+    return [verdict.ranker.with_lag(one, scene) if i < SAID else one for i, one in enumerate(order)]
 
 
 def _shown(one: Finding) -> bool:

@@ -41,6 +41,10 @@ SMALLEST_LEVEL = 0.05
 
 FEWEST_WINDOWS = 40
 
+LASTS = 0.4
+"""Agreement of neighbouring windows beyond chance from which levels are speeds: at a change every second, or
+every ten windows, it is above 0.8."""
+
 
 def classify(load: Float, throughput: Float, n_star: float, capacity: float) -> NDArray[np.uint8]:
     """WindowState of each window. `throughput` and `capacity` have one unit; without an N* (NaN) nothing is
@@ -95,7 +99,7 @@ def speed_levels(throughput: Float, full: NDArray[np.bool_]) -> SpeedLevels:
     `full` are windows in which the load never fell below N* (`lowest`) and that are no stalls: where it did
     for a moment, throughput is lower for want of calls. Neighbouring levels that are less than APART or two
     standard deviations from each other are one, and levels that hold less than SMALLEST_LEVEL of the windows
-    go to their neighbour.
+    go to their neighbour. Levels that do not last from one window to the next are no speeds but noise.
     """
     of_window = np.full(len(throughput), -1, dtype=np.int8)
     rows = np.flatnonzero(full)
@@ -117,8 +121,22 @@ def speed_levels(throughput: Float, full: NDArray[np.bool_]) -> SpeedLevels:
             break
         joined = int(np.flatnonzero(near)[np.argmin(gap[near])])
         component = np.where(component > joined, component - 1, component)
+    if not _lasts(rows, component, share):
+        of_window[rows] = 0
+        return SpeedLevels(values.mean(keepdims=True), np.ones(1), of_window)
     of_window[rows] = component
     return SpeedLevels(means, share, of_window)
+
+
+def _lasts(rows: NDArray[np.int64], component: NDArray[np.int64], share: Float) -> bool:
+    """Whether neighbouring windows are of one level more often than chance makes them (Cohen's kappa): a
+    clock keeps its speed for a while, noise does not."""
+    if len(share) < 2:
+        return True
+    beside = np.diff(rows) == 1
+    same = float((component[1:] == component[:-1])[beside].mean()) if beside.any() else 0.0
+    by_chance = float((share**2).sum())
+    return same - by_chance >= LASTS * (1 - by_chance)
 
 
 def _mixture(values: Float) -> NDArray[np.int64]:

@@ -72,6 +72,34 @@ def test_a_run_whose_services_have_clocks_of_their_own_has_no_findings(tmp_path,
     assert "own clock" in capsys.readouterr().out
 
 
+def host_log(run: RunFile, host: str, kind: str, column: str, usual: float, hit: float) -> None:
+    """Samples every 50 ms for ten seconds; `hit` from 4.0 to 4.4 s, when the simulated application halts."""
+    begin = START_NS + np.arange(200, dtype=np.int64) * 50_000_000
+    noise = np.random.default_rng(len(host) + int(usual)).normal(0, 1, len(begin))
+    values = (
+        np.where((begin >= START_NS + 4 * SECOND) & (begin < START_NS + 4.4 * SECOND), hit, usual) + noise
+    )
+    columns = {"begin_ns": begin, "end_ns": begin + 50_000_000, column: values}
+    run.write_dynamic(kind, columns, {}, {"path": f"{host}.{kind}", "host": host, "kind_of_record": kind})
+
+
+@pytest.mark.parametrize("guilty", [1, 2], ids=["web", "application"])
+def test_who_used_the_cpu_is_named_not_who_lacked_it(tmp_path, guilty: int) -> None:
+    """Two hosts on one machine that is full: the one whose own use rose did it, wherever the queue is."""
+    simulate(seed=1, users=60, seconds=10.0, stall_at_s=4.0, stall_ms=400).save(tmp_path / "run.db")
+    with RunFile.open(tmp_path / "run.db", write=True) as run:
+        for node in (1, 2):
+            host_log(run, NODE_NAMES[node], "collectl_cpu", "busy_pct", 30, 99)
+            host_log(run, NODE_NAMES[node], "cgroup_cpu", "busy_pct", 20, 150 if node == guilty else 20)
+        (found,) = (
+            one for one in findings(run) if abs(one.episode.begin_ns / SECOND - START_NS / SECOND - 4) < 1
+        )
+        assert run.node_names()[found.origin] == NODE_NAMES[guilty]
+    assert found.cause == "CPU saturation"
+    best = next(one for one in found.ranking if one.metric == "machine_cpu")
+    assert best.also_at == (NODE_NAMES[3 - guilty],)
+
+
 def test_more_windows_than_memory_holds_are_refused(tmp_path) -> None:
     simulate(seed=1, users=60, seconds=8.0, stall_at_s=4.0).save(tmp_path / "run.db")
     with RunFile.open(tmp_path / "run.db") as run, pytest.raises(TapscopeError, match="too many") as error:
