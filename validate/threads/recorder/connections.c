@@ -173,12 +173,18 @@ void note_call(struct connection* connection, enum call call, enum direction dir
     errno = error;
 }
 
+// A number that was given anew. If it still stands for a connection, that one was closed without our seeing it.
+static void renew(int fd) {
+    uint32_t state = atomic_exchange(&states[fd], OTHER);
+    if (state >= FIRST) atomic_fetch_sub(&places[state - FIRST].descriptors, 1);
+}
+
 void descriptor_accepted(int fd) {
     if (!in_range(fd)) return;
     int error = errno;
     struct sockaddr_storage peer;
     socklen_t length = sizeof peer;
-    set_state(fd, OTHER);
+    renew(fd);
     if (getpeername(fd, (struct sockaddr*)&peer, &length) == 0)
         opened(fd, HOW_ACCEPTED, (struct sockaddr*)&peer, now_ns());
     errno = error;
@@ -195,7 +201,7 @@ void descriptor_connected(int fd, const struct sockaddr* peer, uint64_t begin_ns
 }
 
 void descriptor_new(int fd) {
-    if (in_range(fd)) set_state(fd, OTHER);
+    if (in_range(fd)) renew(fd);
 }
 
 static void write_ends(int fd, const struct connection* connection, enum kind kind) {
