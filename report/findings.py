@@ -19,10 +19,10 @@ MARGIN_S = 0.5
 """Shown before and behind an episode when the timeline jumps to it."""
 
 RANKING_WORDS = (
-    "Of the growth: share of the queue's growth in windows in which the metric had risen; of quiet windows: "
-    "the same share of those. r and p: correlation with the node's own queue over the run, and how often "
-    "chance gives as much; false discovery: p controlled for the number of metrics. Queue behind: by how "
-    "much the queue follows the metric (90 % interval)."
+    "Of the growth: share of the queue's growth in windows in which the metric had risen; of quiet: the "
+    "same share of quiet windows. r and p: correlation with the node's own queue over the run, and how often "
+    "chance gives as much; FDR: false discovery rate, p controlled for the number of metrics. Queue behind: "
+    "by how much the queue follows the metric (90 % interval)."
 )
 
 
@@ -155,16 +155,15 @@ def _ranking(ranking: Sequence[Candidate]) -> str:
     if not ranking:
         return ""
     head = (
-        ("metric", ""),
+        ("metric", "class"),
         ("score", "n"),
         ("most", "n"),
         ("usually", "n"),
-        ("unit", ""),
         ("of the growth", "n"),
-        ("of quiet windows", "n"),
+        ("of quiet", "n"),
         ("r", "n"),
         ("p", "n"),
-        ("false discovery", "n"),
+        ("FDR", "n"),
         ("queue behind", "n"),
         ("also at", ""),
     )
@@ -185,9 +184,8 @@ def _candidate(one: Candidate) -> tuple[str, ...]:
     return (
         escape(one.words),
         f"{one.score:.2f}",
-        significant(one.level),
+        escape(f"{significant(one.level)} {one.unit}"),
         significant(one.usual),
-        escape(one.unit),
         f"{one.covered:.0%}",
         f"{one.otherwise:.0%}",
         _number(one.r),

@@ -127,7 +127,7 @@ Tapscope.stripPanel = (given) => {
     },
     yaxis: {
       range: [0, highest(strip)], fixedrange: true, nticks: strip.height > 100 ? 5 : 4, gridcolor: theme.colour("grid"),
-      zeroline: false, tickformat: strip.unit.endsWith("/s") ? "~s" : ",~g",
+      zeroline: false, tickformat: /^(bytes|calls)\/s$/.test(strip.unit) ? "~s" : ",~g",
     },
   });
 
