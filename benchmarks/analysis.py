@@ -253,7 +253,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--calls", type=int, nargs="*", default=[10_000, 100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--calls", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--folder", type=Path, help="where run files are kept")
     parser.add_argument("--point", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()

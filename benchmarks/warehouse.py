@@ -37,10 +37,10 @@ QUERIES = {
     "99th percentile of response times per run": (
         "SELECT experiment, quantile_cont(response_time_ns, 0.99) FROM trace GROUP BY ALL"
     ),
-    "CPU of every host while its node's load was high": (
+    "CPU of every host while its node was at work": (
         "SELECT l.experiment, h.name, avg(c.busy_pct) FROM load l JOIN host h ON h.experiment = l.experiment "
         "AND h.node = l.node JOIN samples.cgroup_cpu c ON c.experiment = l.experiment AND c.host = h.name "
-        "AND c.tap_ns BETWEEN l.window_start_ns AND l.window_start_ns + l.width_ns WHERE l.load > 5 "
+        "AND c.tap_ns BETWEEN l.window_start_ns AND l.window_start_ns + l.width_ns WHERE l.load > 0.5 "
         "GROUP BY ALL"
     ),
     "one run's CPU samples": "SELECT * FROM samples.collectl_cpu WHERE experiment = 'run7'",
@@ -66,7 +66,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--run", type=Path, help="run file to copy")
-    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=50)
     args = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory() as folder:

@@ -242,10 +242,16 @@ def test_ctrl_c_leaves_whole_runs_and_the_same_command_goes_on(runs, file, tmp_p
     time.sleep(0.4)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
-    inside = asked(
-        file,
-        "SELECT e.name, count(l.node) FROM experiment e LEFT JOIN load l ON l.experiment = e.name GROUP BY 1",
-    )
+    try:
+        inside = asked(
+            file,
+            "SELECT e.name, count(l.node) FROM experiment e LEFT JOIN load l ON l.experiment = e.name "
+            "GROUP BY 1",
+        )
+    except TapscopeError as error:  # it was interrupted before it had made its tables
+        if "is empty" not in str(error):
+            raise
+        inside = []
     assert process.returncode in (ExitCode.INTERRUPTED, ExitCode.DONE)
     assert len({windows for _, windows in inside}) <= 1  # every run that is there is whole
     what = dict(added(file, [tmp_path / "many"]))

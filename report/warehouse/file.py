@@ -84,6 +84,12 @@ class Warehouse:
                 for statement in layout.statements():
                     self.connection.execute(statement)
             return
+        if not known:
+            raise TapscopeError(
+                "this warehouse is empty: nothing was added yet",
+                path=self.path,
+                remedy=f"Add runs: tapscope warehouse add -w {self.path} RUN.db",
+            )
         if "stored.warehouse" not in known:
             raise TapscopeError(
                 "this DuckDB file is no warehouse of tapscope", path=self.path, remedy="Name another file."
