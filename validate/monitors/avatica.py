@@ -1,9 +1,10 @@
 """Apache Avatica: the log of our agent around the server's service, one row per remote call.
 
 rpc.tsv, tab-separated with a header: request_id, ua_us, ud_us, connection, rpc, ds_us, dr_us. UA and UD are
-when the service had the decoded request and gave the response back; ds_us and dr_us begin of the first and
-end of the last JDBC call that it made for it (-1: none). connection is Avatica's name of the connection. The
-statements that it sends downstream stand in a statements.tsv like the application's, with a column rpc more.
+when the HTTP server began and ended to serve the call (without our MonitoredServer: when the service had the
+decoded request and gave the response back); ds_us and dr_us begin of the first and end of the last JDBC call
+that it made for it (-1: none). connection is Avatica's name of the connection. The statements that it sends
+downstream stand in a statements.tsv like the application's, with a column rpc more.
 """
 
 from __future__ import annotations

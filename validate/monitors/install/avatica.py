@@ -16,7 +16,9 @@ from tapscope.validate.monitors.install.changes import MARK, Change, OwnFile
 JAR = "tapscope-avatica-agent.jar"
 _PAGE = f"""# {MARK}: an Avatica server with the agent
 1. {JAR} on the class path, -Dtapscope.events=FOLDER for the logs.
-2. In the program: .withHandler(tapscope.agent.MonitoredService.of(new LocalService(meta)), serialization)
+2. In the program, of the HttpServer.Builder<Server>:
+   .withHandler(tapscope.agent.MonitoredService.of(new LocalService(meta)), serialization)
+   .withServerCustomizers(List.of(new tapscope.agent.MonitoredServer()), Server.class)
 3. JDBC URL of the data base behind it: jdbc:tapscope:mariadb://... instead of jdbc:mariadb://...
 """
 
