@@ -8,7 +8,8 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 
@@ -98,7 +99,8 @@ public final class Recorder {
 
     /** One file. */
     public static final class Rows {
-        private final ArrayBlockingQueue<String> waiting = new ArrayBlockingQueue<>(CAPACITY);
+        private final ConcurrentLinkedQueue<String> waiting = new ConcurrentLinkedQueue<>();
+        private final AtomicInteger length = new AtomicInteger();
         private final AtomicLong lost = new AtomicLong();
         private final List<String> taken = new ArrayList<>();
         private final BufferedWriter out;
@@ -109,13 +111,19 @@ public final class Recorder {
 
         /** Adds a row; never waits. */
         public void add(String row) {
-            if (!waiting.offer(row)) {
+            if (length.incrementAndGet() > CAPACITY) {
+                length.decrementAndGet();
                 lost.incrementAndGet();
+            } else {
+                waiting.add(row);
             }
         }
 
         private void writeOut() {
-            waiting.drainTo(taken);
+            for (String row = waiting.poll(); row != null; row = taken.size() < CAPACITY ? waiting.poll() : null) {
+                taken.add(row);
+            }
+            length.addAndGet(-taken.size());
             long gone = lost.getAndSet(0);
             try {
                 for (String row : taken) {
