@@ -118,7 +118,10 @@ def reader(flavour: str, folders: Sequence[Path]) -> tuple[list[str], Callable[[
         path = next((folder / name for folder in folders if (folder / name).exists()), None)
         if path is None:
             continue
-        known = _numbers(path.read_text())
+        try:
+            known = _numbers(path.read_text())
+        except OSError:  # pressure files of a kernel that was told not to count it
+            continue
         # A group that no device has served yet has no line for one.
         there = [one for one in wanted if one[0] in known or name.startswith(("io.stat", "blkio."))]
         sources.append((os.open(path, os.O_RDONLY), [(word, factor) for word, _, factor in there]))
