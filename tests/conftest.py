@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+
+import pytest
 
 # A shell without job control starts what it puts in the background with Ctrl-C ignored, and children inherit
 # that: programs that the tests interrupt would not hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def traced_light(tmp_path_factory) -> Path:
+    """pcaps/testbed_light as `trace` leaves it: made once, because a real run takes seconds. Tests may
+    validate it."""
+    from tapscope.cli import pipeline
+
+    source = Path(__file__).resolve().parent.parent / "pcaps" / "testbed_light"
+    return pipeline.trace([source], tmp_path_factory.mktemp("light") / "run.db")

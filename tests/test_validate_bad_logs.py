@@ -21,8 +21,8 @@ MS, SECOND = 1_000_000, 1_000_000_000
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory) -> Path:
-    return pipeline.trace([LIGHT], tmp_path_factory.mktemp("light") / "run.db")
+def traced(traced_light, tmp_path_factory) -> Path:
+    return Path(shutil.copyfile(traced_light, tmp_path_factory.mktemp("bad") / "run.db"))
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_a_thinned_capture_is_no_disagreement(tmp_path):
     subprocess.run(["zstd", "-dq", LIGHT / "capture" / "tap.pcap.zst", "-o", source], check=True)
     link, packets = records(source)
     pick = random.Random(7)
-    kept = [packet for packet in packets if pick.random() > 0.0008]
+    kept = [packet for packet in packets[: len(packets) // 3] if pick.random() > 0.0015]
     folder = copy_of(LIGHT, tmp_path / "run")
     (folder / "capture").mkdir()
     write(folder / "capture" / "tap.pcap", link, kept)

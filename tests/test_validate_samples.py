@@ -14,9 +14,8 @@ PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
 
 
 @pytest.fixture(scope="module")
-def light(tmp_path_factory) -> Validation:
-    run = pipeline.trace([PCAPS / "testbed_light"], tmp_path_factory.mktemp("light") / "run.db")
-    return validate(run, PCAPS / "testbed_light")
+def light(traced_light) -> Validation:
+    return validate(traced_light, PCAPS / "testbed_light")
 
 
 def test_no_call_of_the_light_run_is_missing_on_either_side(light):
