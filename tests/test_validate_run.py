@@ -13,7 +13,7 @@ from simulator import DB, HOP_NS, WEB, Simulation, simulate
 
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
-from tapscope.validate import plot, validation
+from tapscope.validate import plot, reading
 from tapscope.validate.validation import Validation, validate
 from tapscope.validate.verdict import Thresholds
 
@@ -122,7 +122,7 @@ def test_a_run_directory_stands_for_its_events_folder(folder, result):
 
 
 def test_large_logs_are_read_by_another_process_with_the_same_result(folder, result, monkeypatch, tmp_path):
-    monkeypatch.setattr(validation, "LARGE_BYTES", 0)
+    monkeypatch.setattr(reading, "LARGE_BYTES", 0)
     assert validate(folder / "run.db", folder / "events").as_json() == result.as_json()
     (tmp_path / "events").mkdir()
     with pytest.raises(TapscopeError, match="no event-monitor log found") as failure:

@@ -251,10 +251,9 @@ def _parents_by_id(linked: LinkedCalls, ids: Ints, asked: Ints) -> Ints:
     """
     keys = linked.keys
     until = np.where(linked.depart_ns >= 0, linked.depart_ns, np.iinfo(np.int64).max)
-    listeners, listener = np.unique(np.stack([keys.dst, keys.dport]), axis=1, return_inverse=True)
-    listener = listener.reshape(-1)
+    listeners, listener = _listeners(keys)
     best = np.full(len(keys), -1, dtype=np.int64)
-    for number, (address, _) in enumerate(listeners.T.tolist()):
+    for number, address in enumerate((listeners // PORTS).tolist()):
         above = np.flatnonzero((listener == number) & (ids >= 0))
         below = np.flatnonzero((listener != number) & (keys.src == address) & (asked >= 0))
         if not len(above) or not len(below):
@@ -275,10 +274,18 @@ def _parents_by_id(linked: LinkedCalls, ids: Ints, asked: Ints) -> Ints:
     return best
 
 
+PORTS = 1 << 16
+
+
+def _listeners(keys: Keys) -> tuple[Ints, Ints]:
+    """Address code * PORTS + port of every listener, and per call the place of its own among them."""
+    found, place = np.unique(keys.dst * PORTS + keys.dport, return_inverse=True)
+    return found, place.astype(np.int64)
+
+
 def _entry_listeners(keys: Keys, judged: Bools, true_parent: Ints) -> Bools:
     """Per call: was it made to a listener most of whose calls have no parent? Transactions begin there."""
-    _, listener = np.unique(np.stack([keys.dst, keys.dport]), axis=1, return_inverse=True)
-    listener = listener.reshape(-1)
+    _, listener = _listeners(keys)
     size = int(listener.max()) + 1 if len(listener) else 0
     calls = np.bincount(listener[judged], minlength=size)
     parentless = np.bincount(listener[judged & (true_parent < 0)], minlength=size)
@@ -293,7 +300,6 @@ def _concurrency(
     if not (linked.depart_ns >= 0).any():
         return []
     keys = linked.keys
-    _, listener = np.unique(np.stack([keys.dst, keys.dport]), axis=1, return_inverse=True)
-    listener = listener.reshape(-1)
+    _, listener = _listeners(keys)
     in_flight = busy(listener, keys.ts_ns, linked.depart_ns, listener[above], keys.ts_ns[rows])
     return by_crowd(pair, right, in_flight)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,8 @@ from tapscope.store.runfile import RunFile
 from tapscope.validate import (
     accuracy,
     agreement,
-    events,
     ids_in_capture,
+    reading,
     request_agreement,
     summary,
     tap,
@@ -40,9 +38,6 @@ from tapscope.validate.verdict import Thresholds, judge, judge_paths
 
 FORMAT = 2
 """Version of the JSON structure; raised when a key changes its meaning or goes."""
-
-LARGE_BYTES = 50_000_000
-"""Logs from this size on (unpacked or not) are worth the start of a process."""
 
 ZONE_SLACK_NS = 60_000_000_000
 """A clock that is so near to a whole number of quarters of an hour wrong was taken for another time zone."""
@@ -144,12 +139,12 @@ def validate(
     events_dir = Path(events_dir)
     if (events_dir / "events").is_dir():
         events_dir = events_dir / "events"
-    reading = _Reading(events_dir, zone)
+    read_logs = reading.begin(events_dir, zone, _clients(events_dir))
     truth_file = ids_in or (Path(truth_path) if truth_path is not None else _beside(events_dir))
     with RunFile.open(run_path, write=True) as run:
         say("run file", 1, 4)
         seen = tap.read(run)
-        logs = reading.logs()
+        logs = read_logs()
         say("agreement", 2, 4)
         nodes = tiers.nodes_of_tiers(seen, logs, _manifest(events_dir))
         pairs = [tiers.compared(seen, logs, tier, nodes[tier]) for tier in logs.tiers() if tier in nodes]
@@ -200,25 +195,6 @@ def validate(
         store(run, result.as_json(), compared, logs, nodes)
     say("done", 4, 4)
     return result
-
-
-class _Reading:
-    """The logs, read by another process when they are large: beside the run file, and without its memory."""
-
-    def __init__(self, events_dir: Path, zone: str | None) -> None:
-        self._asked = (events_dir, zone, _clients(events_dir))
-        self._pool: ProcessPoolExecutor | None = None
-        size = sum(path.stat().st_size for path in events_dir.rglob("*") if path.is_file())
-        if size >= LARGE_BYTES:
-            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-            self._made = self._pool.submit(events.load, *self._asked)
-
-    def logs(self) -> EventCalls:
-        """Wait for them. Raises what events.load raises."""
-        if self._pool is None:
-            return events.load(*self._asked)
-        with self._pool:
-            return self._made.result()
 
 
 def _clocks(

@@ -1,0 +1,58 @@
+"""Event-monitor logs read by a process of its own while this one reads the run file: parsing lines takes one
+processor for seconds. A program started anew, because a library must not ask its users for a `__main__` that
+can be imported.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tapscope.store.errors import TapscopeError
+from tapscope.validate import events
+from tapscope.validate.event_calls import EventCalls
+
+LARGE_BYTES = 50_000_000
+"""Logs from this size on (packed or not) are worth the start of a process."""
+
+
+def begin(directory: Path, zone: str | None, more: list[Path]) -> Callable[[], EventCalls]:
+    """Begin to read logs (events.load); what is returned waits for them, and raises what events.load
+    raises."""
+    size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    if size < LARGE_BYTES:
+        return lambda: events.load(directory, zone, more)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tapscope.validate.reading"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    with process.stdin as question:
+        pickle.dump((directory, zone, more), question)
+
+    def wait() -> EventCalls:
+        assert process.stdout is not None
+        with process, process.stdout as answer:
+            found = pickle.load(answer)  # from our own program
+        if isinstance(found, TapscopeError):
+            raise found
+        assert isinstance(found, EventCalls)
+        return found
+
+    return wait
+
+
+def main() -> None:
+    """Answer one question on the standard input."""
+    directory, zone, more = pickle.load(sys.stdin.buffer)
+    try:
+        found: EventCalls | TapscopeError = events.load(directory, zone, more)
+    except TapscopeError as error:
+        found = error
+    pickle.dump(found, sys.stdout.buffer, protocol=5)
+
+
+if __name__ == "__main__":
+    main()
