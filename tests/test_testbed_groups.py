@@ -101,6 +101,13 @@ def test_flavour_2_limits_by_cpu_max(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (tmp_path / "tapscope-x-web" / "cpu.max").read_text() == "max 100000\n"
     assert int((tmp_path / "tapscope-x-web" / "cpu.weight").read_text()) > 100
     assert groups.members("db") == [tmp_path / "tapscope-x-db" / "cgroup.procs"]
+    usual = int((tmp_path / "tapscope-x-web" / "cpu.weight").read_text())
+    groups.set_weight("web", 0.01)
+    groups.set_quota("db", 0.1, 10_000)
+    assert int((tmp_path / "tapscope-x-web" / "cpu.weight").read_text()) == usual // 100
+    assert (tmp_path / "tapscope-x-db" / "cpu.max").read_text() == "1000 10000"
+    groups.set_quota("db", None)
+    assert (tmp_path / "tapscope-x-db" / "cpu.max").read_text() == "max 100000"
 
 
 @pytest.mark.root
