@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -30,7 +31,11 @@ def build(
     servlet : jakarta (Tomcat 10 and later) or javax (Tomcat 9 and earlier)
     Raises TapscopeError when there is no compiler, or it fails.
     """
-    program = javac or shutil.which("javac")
+    return _built(tuple(parts), tuple(classpath), servlet, javac or shutil.which("javac"))
+
+
+@lru_cache(maxsize=4)  # one command asks more than once: what is there, what is wanted
+def _built(parts: tuple[str, ...], classpath: tuple[Path, ...], servlet: str, program: str | None) -> bytes:
     if program is None:
         raise TapscopeError(
             "the agent is compiled where it is installed, and there is no javac",

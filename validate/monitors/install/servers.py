@@ -68,7 +68,7 @@ SERVERS = {
             tree=tomcat.tree,
             changes=lambda root, log: tomcat.changes(root),
             problems=tomcat.problems,
-            afterwards=("systemctl restart tomcat10",),
+            afterwards=("systemctl restart 'tomcat*'",),
             fetch=("cp BASE/logs/tapscope_access.log BASE/logs/tapscope/*.tsv EVENTS/tomcat/",),
         ),
         Server(
@@ -79,7 +79,7 @@ SERVERS = {
             tree=php.tree,
             changes=lambda root, log: php.changes(root),
             problems=php.problems,
-            afterwards=("systemctl reload php8.2-fpm",),
+            afterwards=("systemctl reload 'php*-fpm'",),
             fetch=(f"cp {php.EVENTS}/*.tsv EVENTS/php/",),
         ),
         Server(
