@@ -43,7 +43,8 @@ DIRECT = ("gc", "safepoint", "throttled", "speed_mhz", "own_dirty", "stalled")
 """Metrics that say themselves that a node served nobody, or less, and are nobody else's."""
 
 NEIGHBOUR = "CPU taken by a neighbour"
-BURST = "workload burst"
+BURST, LIMIT, LOCK = "workload burst", "connection or thread limit", "lock contention"
+STOOD_STILL = "node stood still"
 OF_RESOURCES = (
     "garbage collection",
     "stop of the JVM",
@@ -54,7 +55,7 @@ OF_RESOURCES = (
     "disk saturation",
     "CPU saturation",
     NEIGHBOUR,
-    "node stood still",
+    STOOD_STILL,
 )
 """Mechanisms that make calls wait at the node above for a connection: there the limit is a consequence."""
 
@@ -191,8 +192,10 @@ class _Search:
                 candidates[name] = one
         # While the queue grew: afterwards whoever waited is served, and all are late.
         peak = scene.first + int(np.argmax(load[scene.at]))
-        held = separator.between(episode.begin_ns, int(self.edges[max(peak, first + 1) + 1]))
-        case = Case(seen, scene, candidates, held)
+        grown_ns = int(self.edges[max(peak, first + 1) + 1])
+        held = separator.between(episode.begin_ns, grown_ns)
+        overdue = separator.overdue(episode.begin_ns, grown_ns)
+        case = Case(seen, scene, candidates, held, overdue)
         return _Verdict(case, ranker, *recognise(case))
 
     def _evidence(self, node: int) -> tuple[Evidence, Separator]:
@@ -212,13 +215,19 @@ class _Search:
         return self.known[node]
 
     def _others(self, origin: int, named: str, path: list[Rise], scene: Scene) -> list[int]:
-        """Nodes that may have done this to the origin: one below whose own queue rose while calls to it were
-        at their limit; one that used the CPU which the origin did not get, where they share a machine; one
-        above that handed a burst of calls down."""
-        if named == "connection or thread limit":
+        """Nodes that may have done this to the origin: one below whose own queue rose no later, while calls
+        to it were at their limit or the origin stood still; one that used the CPU which the origin did not
+        get, where they share a machine; one above that handed a burst of calls down."""
+        if named in (LIMIT, STOOD_STILL):
             made = self.tables["calls"]["client_node"] == origin
             called = set(np.unique(self.tables["calls"]["server_node"][made]).tolist())
-            return [rise.node for rise in path if rise.node in called and rise.own_excess > OWN]
+            own = {rise.node: rise for rise in path}[origin]
+            # What rushes down after a halt comes later than it.
+            return [
+                rise.node
+                for rise in path
+                if rise.node in called and rise.own_excess > OWN and 0 <= rise.onset <= own.onset + 1
+            ]
         if named == BURST:
             # It came from above.
             higher = [rise.node for rise in path if self.depth[rise.node] < self.depth[origin]]
@@ -275,7 +284,9 @@ def _explains(named: str, others: list[Mechanism]) -> bool:
     """Whether what was recognised at another node is behind the mechanism of this name."""
     if named == BURST:
         return any(one.name == BURST and one.strength >= HALF / 2 for one in others)
-    return bool(others) and others[0].name in OF_RESOURCES and others[0].strength >= HALF
+    reasons = OF_RESOURCES if named != STOOD_STILL else (*OF_RESOURCES, LOCK)
+    found = bool(others) and others[0].name in reasons and others[0].strength >= HALF
+    return found and others[0].name != named
 
 
 def _windows(episode: Episode, edges: Int) -> tuple[int, int]:

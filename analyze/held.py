@@ -56,12 +56,23 @@ class Separator:
         rows = np.flatnonzero((calls["server_node"] == node) & stay.inside)
         rows = rows[np.argsort(stay.begin_ns[rows], kind="stable")]
         self._begin: Int = stay.begin_ns[rows]
+        self._end: Int = stay.end_ns[rows]
+        self._longest = int((self._end - self._begin).max(initial=0))
         kinds, self._column = np.unique(calls["class_id"][rows], return_inverse=True)
-        took = stay.end_ns[rows] - self._begin
+        took = self._end - self._begin
         usual = _medians(took, self._column, len(kinds))
         self._held = took > np.maximum(HELD_TIMES * usual, LEAST_HELD_NS)[self._column]
         texts = [classes[kind][1] if kind >= 0 else "" for kind in kinds.tolist()]
         self._names = [_names(text) for text in texts]
+
+    def overdue(self, begin_ns: int, end_ns: int) -> float:
+        """Share of the time of the calls inside in [begin, end) that belongs to calls that were held up; 1
+        without calls. Calls that always take long are not held up by anything."""
+        part = slice(*np.searchsorted(self._begin, (begin_ns - self._longest, end_ns)).tolist())
+        inside = np.minimum(self._end[part], end_ns) - np.maximum(self._begin[part], begin_ns)
+        inside = np.maximum(inside, 0)
+        total = int(inside.sum())
+        return float(inside[self._held[part]].sum()) / total if total > 0 else 1.0
 
     def between(self, begin_ns: int, end_ns: int) -> Held | None:
         """What tells the calls apart that arrived in [begin, end) and were held up from those that were not;

@@ -35,6 +35,9 @@ class Case:
     scene: Scene
     candidates: Mapping[str, Candidate]
     held: Held | None = None
+    overdue: float = 1.0
+    """Share of the time of the calls inside that belongs to calls that took far longer than they usually
+    do."""
 
     def score(self, name: str) -> float:
         """Score of a metric, 0 where it is not known."""
@@ -191,7 +194,8 @@ def _stood_still(case: Case) -> Result:
         return 0.0, "something was always completed", "stalled"
     halted = int(case.seen.series["stalled"][case.scene.at].sum())
     # Some calls that are held up while others go on are no halt of the node: it would stop them all.
-    directness = 0.65 * (1 - case.apart)
+    # And calls that always take long leave a node without completions, too.
+    directness = 0.65 * (1 - case.apart) * case.overdue
     return (
         directness * best.score,
         f"nothing was completed in {halted} windows although calls were inside; {best.said()}",

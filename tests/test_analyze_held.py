@@ -67,3 +67,20 @@ def test_chance_separates_nothing() -> None:
         for low in range(0, 3800, 100)
     )
     assert hits <= 2
+
+
+def test_calls_that_always_take_long_are_not_held_up() -> None:
+    assert calls(set(range(len(CLASSES)))).overdue(BEGIN, END) > 0.9
+    assert calls(set()).overdue(BEGIN, END) == 0.0
+    assert calls(set()).overdue(9000 * MS, 9001 * MS) == 1.0, "nobody was inside"
+    arrive = np.concatenate([np.arange(0, 4000, 4), np.arange(100, 4000, 600)]) * MS
+    slow = np.arange(len(arrive)) >= 1000
+    table = {
+        "server_node": np.ones(len(arrive), dtype=np.int64),
+        "class_id": slow.astype(np.int64),
+        "arrive_ns": arrive,
+        "depart_ns": arrive + np.where(slow, 500, 1) * MS,
+        "flags": np.zeros(len(arrive), dtype=np.int64),
+        "conn": np.arange(len(arrive)),
+    }
+    assert Separator(table, stays(table), 1, CLASSES).overdue(1300 * MS, 1800 * MS) == 0.0
