@@ -30,6 +30,7 @@ FULL = 1.25
 SEEN = 0.05
 """Share of all work that must be done while the node is full, for its capacity to be known."""
 
+COARSE = 8
 DRAWS = 200
 SEED = 7
 
@@ -139,16 +140,31 @@ Full = tuple[float, float, Float, Float]
 
 def _first_full(walk: Steps, seconds_per_work: float, total: float) -> Full | None:
     """The least level that is FULL times the corner which it gives; None where less than SEEN of the work was
-    done above it."""
+    done above it.
+
+    Every COARSE-th level is tried, and then those before the first that fits or has too little work.
+    """
     periods = FullPeriods(walk)
-    for level in np.unique(np.geomspace(1.5, max(float(walk.inside.max()), 1.5), 200).round(1)):
-        _, length, work = periods.at(level)
-        if work.sum() < SEEN * total or not length.sum() > 0:
-            return None
-        corner = float(work.sum() / length.sum()) * seconds_per_work
-        if level >= FULL * corner:
-            return corner, float(level), length, work
+    levels = np.unique(np.geomspace(1.5, max(float(walk.inside.max()), 1.5), 200).round(1)).tolist()
+    for first in range(0, len(levels), COARSE):
+        *before, last = levels[first : first + COARSE]
+        found = _at_level(periods, last, seconds_per_work, total)
+        if found is not None and found[1] < FULL * found[0]:
+            continue
+        for level in before:
+            earlier = _at_level(periods, level, seconds_per_work, total)
+            if earlier is None or earlier[1] >= FULL * earlier[0]:
+                return earlier
+        return found
     return None
+
+
+def _at_level(periods: FullPeriods, level: float, seconds_per_work: float, total: float) -> Full | None:
+    """The corner by what was done with so many calls inside and more; None for less than SEEN of all work."""
+    _, length, work = periods.at(level)
+    if work.sum() < SEEN * total or not length.sum() > 0:
+        return None
+    return float(work.sum() / length.sum()) * seconds_per_work, level, length, work
 
 
 def _rise(level: Float, seconds: Float, work: Float) -> float:
