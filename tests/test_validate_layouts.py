@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from pathlib import Path
 
@@ -224,3 +225,32 @@ def test_httpd_s_own_error_log_layout_is_read(tmp_path):
         error_log="[Fri Nov 20 22:54:28.000700 2026] [log_debug:info] [pid 7:tid 8] DS id=R0\n",
     )
     assert found.downstream["send_ns"].tolist() == [(BEGIN_US + 700) * 1000]
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_what_the_agents_wrote_nests_from_the_application_to_the_database_driver():
+    found = events.load(REAL / "agents")
+    assert {tier: len(found.of_tier(tier)) for tier in found.tiers()} == {"app": 8, "middle": 224}
+    calls = {row["number"]: row for row in _rows(REAL / "agents/avatica/rpc.tsv")}
+    below = _rows(REAL / "agents/avatica/statements.tsv")
+    assert len(below) == 76
+    for row in below:  # a remote call contains the statements that it makes
+        call = calls[row["rpc"]]
+        assert int(call["ua_us"]) <= int(call["ds_us"]) <= int(row["ds_us"])
+        assert int(row["dr_us"]) <= int(call["dr_us"]) <= int(call["ud_us"])
+    above = _rows(REAL / "agents/tomcat/statements.tsv")
+    sent = {
+        name: [row for row in above if row["request_id"] == name] for name in {r["request_id"] for r in above}
+    }
+    named = [call for call in calls.values() if call["request_id"] != "-"]
+    assert len(sent) == 8
+    assert len(named) >= len(above) // 2
+    for call in named:  # and lies in a statement of the application with its ID
+        assert any(
+            int(row["ds_us"]) <= int(call["ua_us"]) and int(call["ud_us"]) <= int(row["dr_us"]) + 1_000
+            for row in sent[call["request_id"]]
+        ), call
