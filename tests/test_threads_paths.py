@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from thread_world import Key, World
 
 from tapscope.reconstruct.threads import log
+from tapscope.reconstruct.threads import parents as rule
 from tapscope.reconstruct.threads.parents import Why
 from tapscope.validate.threads import logged
 from tapscope.validate.threads.logged import LoggedPaths
@@ -115,6 +116,15 @@ def test_a_server_driven_by_events_with_one_request_at_a_time_is_told_rightly(tm
     found, _, parents = told(world, tmp_path)
     assert found.refused == []
     assert parents == world.parent
+
+
+def test_threads_and_times_that_do_not_fit_into_one_number_are_ordered_all_the_same():
+    chance = np.random.default_rng(7)
+    threads = chance.integers(0, 1000, 5000) << 32
+    for last_ns in (10**9, 10**17):  # within a second, within three years
+        at_ns = chance.integers(0, last_ns, 5000) + 1_700_000_000_000_000_000
+        place = rule._Line([threads], [at_ns]).place(threads, at_ns)
+        assert (np.argsort(place, kind="stable") == np.lexsort((at_ns, threads))).all()
 
 
 def test_the_table_of_calls_has_every_path(tmp_path):

@@ -90,9 +90,7 @@ def find(sides: Sides, logs: ThreadLogs) -> Parents:
     child_thread, child_ns = sides.sent_thread[made], sides.sent_ns[made]
     away = _interleaving(sides, made, logs)
 
-    line = _Line(np.concatenate([sides.reply_thread[served], child_thread]))
-    times = np.concatenate([begin_ns, sides.got_first_ns[served], sides.replied_ns[served], child_ns])
-    line.span(int(times.min(initial=0)), int(times.max(initial=0)))
+    line = _Line([sides.reply_thread[served], child_thread], [begin_ns, sides.replied_ns[served], child_ns])
 
     # The request that the thread answers next.
     by_reply = np.argsort(line.place(sides.reply_thread[served], sides.replied_ns[served]), kind="stable")
@@ -137,18 +135,26 @@ def find(sides: Sides, logs: ThreadLogs) -> Parents:
 
 
 class _Line:
-    """(thread, time) as one number, so that a binary search finds both together."""
+    """(thread, time) as one number, so that a binary search finds both together.
 
-    def __init__(self, threads: Ints) -> None:
-        self._threads = np.unique(threads)
+    Threads are numbered, and times count from the first. Where that does not fit into one int64 (a million
+    threads in a day), times are numbered as well.
+    """
 
-    def span(self, first_ns: int, last_ns: int) -> None:
-        """Times lie in this range."""
-        self._first, self._span = first_ns, last_ns - first_ns + 2
+    def __init__(self, threads: list[Ints], times: list[Ints]) -> None:
+        self._threads = np.unique(np.concatenate(threads))
+        every = np.concatenate(times)
+        self._first = int(every.min()) if len(every) else 0
+        self._span = int(every.max()) - self._first + 1 if len(every) else 1
+        self._times = None
+        if len(self._threads) * self._span > np.iinfo(np.int64).max // 2:
+            self._times = np.unique(every)
+            self._span = len(self._times)
 
     def place(self, thread: Ints, at_ns: Ints) -> Ints:
-        """Numbers in the order of thread and time."""
-        return np.searchsorted(self._threads, thread) * np.int64(self._span) + (at_ns - self._first)
+        """Numbers in the order of thread and time; all of them must be among those given before."""
+        at = at_ns - self._first if self._times is None else np.searchsorted(self._times, at_ns)
+        return np.searchsorted(self._threads, thread) * np.int64(self._span) + at
 
 
 def _turns(sides: Sides, served: Ints) -> Ints:
@@ -180,9 +186,8 @@ def _interleaving(sides: Sides, made: Ints, logs: ThreadLogs) -> Bools:
     known = next_row < len(sends)
     next_row = np.minimum(next_row, len(sends) - 1)
     next_ns = np.where(known & (thread[next_row] == thread), at_ns[next_row], np.iinfo(np.int64).max)
-    line = _Line(thread)
     times = sides.sent_ns[made]
-    line.span(min(int(at_ns.min()), int(times.min())), max(int(at_ns.max()), int(times.max())))
+    line = _Line([thread, sides.sent_thread[made]], [at_ns, times])
     own = np.isin(sides.sent_thread[made], thread)
     at = (
         np.searchsorted(line.place(thread, at_ns), line.place(sides.sent_thread[made], times), side="right")
@@ -193,10 +198,11 @@ def _interleaving(sides: Sides, made: Ints, logs: ThreadLogs) -> Bools:
 
 def _busy(sides: Sides, served: Ints, made: Ints) -> Bools:
     """Per call made: had its process a request to answer?"""
-    line = _Line(np.concatenate([sides.reply_thread[served], sides.sent_thread[made]]) >> 32)
-    times = np.concatenate([sides.got_first_ns[served], sides.replied_ns[served], sides.sent_ns[made]])
-    line.span(int(times.min(initial=0)), int(times.max(initial=0)))
     process = sides.reply_thread[served] >> 32
+    line = _Line(
+        [process, sides.sent_thread[made] >> 32],
+        [sides.got_first_ns[served], sides.replied_ns[served], sides.sent_ns[made]],
+    )
     opened = np.sort(line.place(process, sides.got_first_ns[served]))
     closed = np.sort(line.place(process, sides.replied_ns[served]))
     now = line.place(sides.sent_thread[made] >> 32, sides.sent_ns[made])
