@@ -222,6 +222,15 @@ def test_a_tap_between_both_logs_agrees_and_one_outside_or_with_calls_missing_do
     assert (outside.agrees_with, bool(outside.failures)) == ("", True)
 
 
+def test_logs_that_contradict_each_other_say_nothing_against_a_tap_between_them():
+    wire, server, caller = _nested(mean_ms=3.0, way_ms=8.0)
+    late = [(b, d + 60) if 2_000 < b < 2_600 else (b, d) for b, d in server]  # stamped after the wire
+    found = _agree(_strangers(_compared(wire, late, caller)), seconds=6.0)
+    assert found.between.inside < 0.98
+    assert (found.agrees_with, found.failures) == ("", [])
+    assert "apart" in found.undecided[0]
+
+
 def test_too_few_windows_and_logs_without_departures_are_undecided():
     calls = _steady(6, 0.5)
     assert "windows could be compared" in _agree(_compared(calls, calls), seconds=0.5).undecided[0]

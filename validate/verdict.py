@@ -46,6 +46,9 @@ class Thresholds:
     by: tuple[str, ...] = ("server", "caller", "senders", "wire", "calls", "between")
 
 
+MOSTLY_INSIDE = 0.8
+"""Share of windows in which the tap must lie between logs that are too far apart to confirm it."""
+
 READINGS = {
     "server": ("concurrent", "server's log"),
     "caller": ("concurrent_by_caller", "caller's log"),
@@ -95,14 +98,16 @@ def judge(result: TierAgreement, requests: RequestAgreement | None, thresholds: 
     if "between" in thresholds.by and between is not None and between.windows >= thresholds.windows:
         tap, log = result.calls["tap"], result.calls["log"]
         same_calls = abs(tap - log) * 100 <= thresholds.calls_percent * log
-        if between.inside >= thresholds.inside and same_calls:
-            percent = 100 * (between.caller_mean - between.server_mean) / between.tap_mean
-            if percent <= thresholds.bracket_percent:
-                result.agrees_with = "between"
-            else:
-                result.undecided.append(
-                    f"the tap lies between both logs, but these are {percent:.0f} % of its mean apart"
-                )
+        percent = 100 * (between.caller_mean - between.server_mean) / between.tap_mean
+        near_enough = percent <= thresholds.bracket_percent
+        if between.inside >= thresholds.inside and same_calls and near_enough:
+            result.agrees_with = "between"
+            return
+        # Logs that differ so much from each other say nothing against a tap between them.
+        if between.inside >= MOSTLY_INSIDE and same_calls and not near_enough:
+            result.undecided.append(
+                f"the tap lies between both logs, but these are {percent:.0f} % of its mean apart"
+            )
             return
         share = 100 * between.inside
         failures.append(f"between both logs in {share:.1f} % of windows only, or {tap} calls for {log}")
