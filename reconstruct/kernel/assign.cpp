@@ -20,7 +20,11 @@ constexpr double kExchangeWorthTaking = 1.0;  // nats over all chains; the aucti
 constexpr double kLive = 1e-3;       // probability of another parent from which on a pair is drawn again
 constexpr double kNeverSure = 1e-6;  // probability that something else is true, at least
 constexpr float kReach = 8.0f;       // nats: see nearness.hpp
-constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
+// Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
+// their log densities count for less than the sum would say. The single best assignment wants most of what they say;
+// how sure it is wants much less, and so do the draws that a model is softened with.
+constexpr float kTemperToDecide = 0.7f, kTemperToDoubt = 0.4f;
+constexpr int kBurnIn = 4;  // draws that are not counted, where the model is known already
 constexpr std::uint64_t kSeed = 0x7A705C09E;
 
 class Random {  // splitmix64
@@ -112,6 +116,7 @@ private:
     }
 
     void learn() {
+        model_.temper_gaps(kTemperToDecide);
         for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
             if (round < options_.forward_rounds) {
                 if (round > 0) content_.apply();
@@ -122,6 +127,7 @@ private:
         }
         climb(options_.max_sweeps);
         reestimate();
+        model_.temper_gaps(kTemperToDoubt);
     }
 
     void place() {
@@ -165,7 +171,9 @@ private:
         }
         chains_.restore(start);
         chains_.forget();
+        model_.temper_gaps(kTemperToDecide);
         climb(options_.max_sweeps);
+        model_.temper_gaps(kTemperToDoubt);
         return drawn;
     }
 

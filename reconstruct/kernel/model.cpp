@@ -15,9 +15,6 @@ constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to 
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
 constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
 constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
-// Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
-// their log densities count for less than the sum would say; without this the matcher is too sure of itself.
-constexpr float kGapTemper = 0.7f;
 // The order of starts repeats in part what the gaps say.
 constexpr float kOrderTemper = 0.5f;
 constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
@@ -444,11 +441,11 @@ float Model::step(std::int32_t p, const Tip& tip, std::int32_t next) const {
         from_arrival = next != kEnd && fan_out_.from_arrival(a, to);
     }
     if (from_arrival) {
-        score += kGapTemper * fan_out_.begin_density(a, to, since_arrival(p, next));
+        score += gap_temper_ * fan_out_.begin_density(a, to, since_arrival(p, next));
     } else {
         const auto table = parallel ? c.parallel_gaps : c.gaps;
         const Histogram& density = table == kNone ? first_guess_ : gap_tables_[table];
-        score += (parallel ? c.log_parallel : c.log_serial) + kGapTemper * density[gap_bin(gap)];
+        score += (parallel ? c.log_parallel : c.log_serial) + gap_temper_ * density[gap_bin(gap)];
     }
     if (next == kEnd) return score;
     if (previous == kStart) score += kOrderTemper * order_.evidence(p, next, gap);

@@ -52,6 +52,9 @@ public:
     // Ranks waiting parents by an assignment of the present rows: see StartOrder.
     void rank(const std::vector<std::int32_t>& parent_of) { order_.rank(problem_, parent_of); }
 
+    // How much the log density of a gap counts from now on, 0 to 1.
+    void temper_gaps(float temper) noexcept { gap_temper_ = temper; }
+
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
     // The content of `next` is not in it.
     float step(std::int32_t p, std::int32_t previous, std::int32_t next) const;
@@ -118,6 +121,7 @@ private:
     Affinity affinity_;
     bool learned_ = false;
     bool lent_once_ = false;
+    float gap_temper_ = 1.0f;
 
     // Octave of the number of parents in flight when each parent arrived, and when each child ended.
     std::vector<std::uint8_t> load_at_arrival_, load_at_end_;
