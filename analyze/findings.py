@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import binary_dilation
 
 from tapscope.analyze.calls import Read, read_calls
 from tapscope.analyze.candidates import Candidate, Ranker, Scene, ranked
@@ -15,7 +16,7 @@ from tapscope.analyze.evidence import Evidence, Logs, node_evidence
 from tapscope.analyze.held import Separator
 from tapscope.analyze.load import Int, Stays, stays, window_edges
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
-from tapscope.analyze.metrics import METRICS
+from tapscope.analyze.metrics import METRICS, usual
 from tapscope.analyze.node_state import node_state
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
@@ -38,6 +39,9 @@ SAID = 6
 
 HALF = 0.5
 """Score, and strength, from which what another node did explains the origin's queue."""
+
+LOGGED = ("gc", "safepoint", "throttled")
+"""Metrics by which a log says when it happened; a queue that is hardly one is looked at then."""
 
 DIRECT = ("gc", "safepoint", "throttled", "speed_mhz", "own_dirty", "stalled")
 """Metrics that say themselves that a node served nobody, or less, and are nobody else's."""
@@ -139,13 +143,28 @@ class _Search:
     def findings(self) -> list[Finding]:
         calls, connections = self.tables["calls"], self.tables["connections"]
         found = find_episodes(
-            transactions(calls, connections, self.entries), self.loads, self.edges, self.entries
+            transactions(calls, connections, self.entries),
+            self.loads,
+            self.edges,
+            self.entries,
+            self._logged(),
         )
         spans = [_windows(episode, self.edges) for episode in found]
         for first, last in spans:
             self.quiet[max(first - BEFORE, 0) : last + AFTER] = False
         explained = [self._explain(one, *span) for one, span in zip(found, spans, strict=True)]
         return [one for one in explained if one.episode.grave or _shown(one)]
+
+    def _logged(self) -> NDArray[np.bool_]:
+        """Windows in, or right behind, which a host's log says that it stopped or was held back."""
+        found = np.zeros(len(self.edges) - 1, dtype=np.bool_)
+        for one in self.loads:
+            known = self.logs.of(one.node)
+            for name in LOGGED:
+                if name in known:
+                    level = METRICS[name].limit(*usual(known[name], self.quiet))
+                    found |= METRICS[name].beyond(known[name], level)
+        return np.asarray(binary_dilation(found))
 
     def _explain(self, episode: Episode, first: int, last: int) -> Finding:
         path = rises(self.loads, first, last, before=BEFORE)

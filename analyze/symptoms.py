@@ -31,6 +31,10 @@ MINOR = 0.2
 """Own rises with less than this share of the largest excess of an episode do not split it: aftermath."""
 
 
+SLIGHT = 0.5
+"""Of the least excess of an episode, from which a queue is looked at when a log says that something happened
+at that very moment."""
+
 GRAVE, MANY_LATE = 2.5, 3
 """Times the least excess of an episode, or so many very long transactions, from which users were hurt
 whatever the reason. Below, a queue of a few calls is what a busy system has now and then: it takes a reason
@@ -92,16 +96,27 @@ def transactions(
 
 
 def find_episodes(
-    seen: Transactions, loads: list[NodeLoad], edges_ns: Int, entries: NDArray[Any]
+    seen: Transactions,
+    loads: list[NodeLoad],
+    edges_ns: Int,
+    entries: NDArray[Any],
+    logged: NDArray[np.bool_] | None = None,
 ) -> list[Episode]:
-    """Episodes in order of time. `loads` is `pushback.node_loads` for the windows between `edges_ns`."""
+    """Episodes in order of time. `loads` is `pushback.node_loads` for the windows between `edges_ns`.
+
+    `logged`: windows in which the log of some host says that a node stopped or was held back; there a queue
+    of SLIGHT times the usual excess will do.
+    """
     by_node = {one.node: one for one in loads}
     width = int(edges_ns[1] - edges_ns[0])
     queues = []
     for entry in entries:
-        load = by_node[int(entry)].load
-        for first, last in episodes(load, by_node[int(entry)].limit, lower_limit(load)):
-            queues.append((int(edges_ns[first]), int(edges_ns[last])))
+        one = by_node[int(entry)]
+        found_here = episodes(one.load, one.limit, lower_limit(one.load))
+        if logged is not None:
+            slight = one.usual_load + SLIGHT * (one.limit - one.usual_load)
+            found_here += episodes(np.where(logged, one.load, 0.0), slight)
+        queues += [(int(edges_ns[first]), int(edges_ns[last])) for first, last in found_here]
     own = _own_rises(loads, edges_ns)
     found = []
     for begin, end in _joined(queues + _troubles(seen, width)):

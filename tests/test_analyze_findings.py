@@ -260,3 +260,22 @@ def test_a_short_queue_is_a_finding_only_where_its_reason_is_shown(tmp_path) -> 
     assert all(one.episode.grave or one.mechanisms[0].metric in DIRECT for one in found)
     near = [one for one in found if abs(one.episode.begin_ns - START_NS - 5 * SECOND) < 0.1 * SECOND]
     assert [one.cause for one in near] == ["node stood still"]
+
+
+def test_a_queue_that_is_hardly_one_is_a_finding_when_a_log_speaks_of_that_moment(tmp_path) -> None:
+    halt = {"seed": 3, "users": 60, "seconds": 10.0, "stall_at_s": 5.0, "stall_ms": 60}
+
+    def near(name: str, pauses: list[float]) -> list[str]:
+        simulate(**halt).save(tmp_path / name)
+        with RunFile.open(tmp_path / name, write=True) as run:
+            begin = START_NS + (np.array(pauses) * SECOND).astype(np.int64)
+            columns = {"begin_ns": begin, "end_ns": begin + 60_000_000}
+            source = {"path": "gc.log", "host": NODE_NAMES[2], "kind_of_record": "jvm_gc"}
+            run.write_dynamic("jvm_gc", columns, {}, source)
+            found = findings(run)
+        return [
+            one.cause for one in found if abs(one.episode.begin_ns - START_NS - 5 * SECOND) < 0.1 * SECOND
+        ]
+
+    assert near("with.db", [2.0, 5.0]) == ["garbage collection"]
+    assert near("without.db", [2.0, 8.0]) == []
