@@ -8,10 +8,13 @@
 #include <string>
 
 #include "dissect/key_space.hpp"
+#include "dissect/redis_commands.hpp"
 #include "evidence.hpp"
 
 namespace tapscope {
 namespace {
+
+using namespace redis;
 
 constexpr std::size_t kMaxLine = 64 * 1024;     // PROTO_INLINE_MAX_SIZE of the server
 constexpr std::size_t kMaxNumberLine = 32;      // a type, a number, CRLF
@@ -21,97 +24,6 @@ constexpr std::size_t kMaxName = 32;       // of a command
 constexpr std::size_t kMaxTokenText = 64;  // longer values give no token; a key may have kMaxKey
 constexpr std::uint32_t kMaxTokens = 16;   // of a command or a reply
 constexpr std::uint32_t kSubscribe = 1;    // tag: answered by a push
-
-enum Trait : std::uint8_t {
-    keyed = 1,      // the first argument is a key
-    container = 2,  // the first argument is a subcommand
-    secret = 4,     // no argument is evidence
-    script = 8,     // first a script or its hash, then the number of keys, then keys
-    subscribes = 16,
-    streams = 32,
-};
-
-struct Command {
-    std::string_view name;
-    std::uint8_t traits;
-};
-
-// Commands whose first argument is no key, sorted; every other one counts as keyed.
-constexpr std::array kCommands = std::to_array<Command>({
-    {"", keyed},
-    {"ACL", container | secret},
-    {"ASKING", 0},
-    {"AUTH", secret},
-    {"BGREWRITEAOF", 0},
-    {"BGSAVE", 0},
-    {"CLIENT", container},
-    {"CLUSTER", container},
-    {"COMMAND", container},
-    {"CONFIG", container | secret},
-    {"DBSIZE", 0},
-    {"DEBUG", container},
-    {"DISCARD", 0},
-    {"ECHO", 0},
-    {"EVAL", script},
-    {"EVALSHA", script},
-    {"EVALSHA_RO", script},
-    {"EVAL_RO", script},
-    {"EXEC", 0},
-    {"FAILOVER", 0},
-    {"FCALL", script},
-    {"FCALL_RO", script},
-    {"FLUSHALL", 0},
-    {"FLUSHDB", 0},
-    {"FUNCTION", container},
-    {"HELLO", secret},
-    {"INFO", 0},
-    {"KEYS", 0},
-    {"LASTSAVE", 0},
-    {"LATENCY", container},
-    {"MEMORY", container},
-    {"MIGRATE", secret},
-    {"MODULE", container},
-    {"MONITOR", streams},
-    {"MULTI", 0},
-    {"OBJECT", container},
-    {"PING", 0},
-    {"PSUBSCRIBE", subscribes},
-    {"PSYNC", streams},
-    {"PUBSUB", container},
-    {"PUNSUBSCRIBE", subscribes},
-    {"QUIT", 0},
-    {"RANDOMKEY", 0},
-    {"READONLY", 0},
-    {"READWRITE", 0},
-    {"REPLCONF", container},
-    {"REPLICAOF", 0},
-    {"RESET", 0},
-    {"ROLE", 0},
-    {"SAVE", 0},
-    {"SCAN", 0},
-    {"SCRIPT", container},
-    {"SELECT", 0},
-    {"SHUTDOWN", 0},
-    {"SLAVEOF", 0},
-    {"SLOWLOG", container},
-    {"SSUBSCRIBE", subscribes},
-    {"SUBSCRIBE", subscribes},
-    {"SUNSUBSCRIBE", subscribes},
-    {"SWAPDB", 0},
-    {"SYNC", streams},
-    {"TIME", 0},
-    {"UNSUBSCRIBE", subscribes},
-    {"UNWATCH", 0},
-    {"WAIT", 0},
-    {"WAITAOF", 0},
-    {"XGROUP", container},
-    {"XINFO", container},
-    {"XREAD", 0},
-    {"XREADGROUP", 0},
-});
-
-static_assert(std::is_sorted(kCommands.begin(), kCommands.end(),
-                             [](const Command& a, const Command& b) { return a.name < b.name; }));
 
 bool equals_folded(std::string_view text, std::string_view lower) noexcept {
     return text.size() == lower.size() && std::equal(text.begin(), text.end(), lower.begin(),
