@@ -93,7 +93,7 @@ def _workloads(found: Sequence[Workload], folder: Path) -> list[str]:
     drawings.workloads([w.users for w in found], drawn, folder / "workloads.svg")
     columns |= {f"{host} CPU %": [_figure(w, host, "CPU busy") for w in found] for host in hosts}
     rows = [
-        [w.users, *(values[place] for values in columns.values()), "; ".join(w.figures.flags) or "nothing"]
+        [w.users, *(values[place] for values in columns.values()), "; ".join(w.figures.flags) or "none"]
         for place, w in enumerate(found)
     ]
     return [
@@ -101,7 +101,7 @@ def _workloads(found: Sequence[Workload], folder: Path) -> list[str]:
         "",
         "By the tap, run phase only. CPU of hosts in percent of one core, of the machine in percent of all.",
         "",
-        *table(["users", *columns, "lost"], rows),
+        *table(["users", *columns, "flags"], rows),
         image("Throughput and response times by workload", folder, "workloads"),
     ]
 
