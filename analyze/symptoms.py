@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.load import Int
-from tapscope.analyze.pushback import NodeLoad, episodes, lower_limit, usual
+from tapscope.analyze.pushback import LEAST_EXCESS, NodeLoad, episodes, lower_limit, usual
 from tapscope.analyze.response_time import VLRT_FACTOR, vlrt
 from tapscope.analyze.tcp import RETRY_NS, set_up_ns
 
@@ -36,8 +36,8 @@ SLIGHT = 0.5
 at that very moment."""
 
 GRAVE, MANY_LATE = 2.5, 3
-"""Times the least excess of an episode, or so many very long transactions, from which users were hurt
-whatever the reason. Below, a queue of a few calls is what a busy system has now and then: it takes a reason
+"""Times the least excess in calls, or so many very long transactions, from which users were hurt whatever the
+reason. Below, a queue of a few calls is what a busy system has now and then: it takes a reason
 that is shown directly to make it a finding."""
 
 
@@ -203,7 +203,7 @@ def _episode(
         roots=seen.rows[late],
         reconnected=int((seen.arrive_ns - seen.begin_ns > RETRY_NS)[late].sum()),
         longest_ns=longest,
-        grave=peaks[entry] > middle + GRAVE * (limit - middle)
+        grave=peaks[entry] > max(limit, middle + GRAVE * LEAST_EXCESS)
         or int(late.sum()) >= MANY_LATE
         or longest >= SECONDS_NS,
     )
