@@ -29,6 +29,8 @@ STYLE: Any = {
     "lines.linewidth": 1.0,
 }
 WIDTH = 9.0  # inches
+MOST_PERCENT = 1000.0
+"""A larger difference is one from next to nothing, and no number of percent says anything about it."""
 
 Series = Mapping[str, NDArray[np.float64]]
 
@@ -110,12 +112,13 @@ def costs(panels: Mapping[str, Sequence[Mapping[str, Any]]], labels: tuple[str, 
                 error_kw={"linewidth": 0.8},
             )
         for at, row in zip(place, rows, strict=True):
-            if row["percent"] is not None:
+            if row["percent"] is not None and abs(row["percent"]) < MOST_PERCENT:
                 top = max(row["a"] + (row["sd_a"] or 0), row["b"] + (row["sd_b"] or 0))
                 axis.text(float(at), top, f"{row['percent']:+.1f} %", ha="center", va="bottom", fontsize=7)
         axis.set_xticks(place, [row["label"] for row in rows])
         axis.set_title(title)
         axis.margins(y=0.15)
+        axis.set_ylim(bottom=0)
     _legend(figure, axes[0])
     _save(figure, path)
 
