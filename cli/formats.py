@@ -41,6 +41,7 @@ TABLE_MEANING = {
     "event_load": "one tier in one window: by its event monitor, and by the tap beside it",
     "agreement": "results of `tapscope validate`, one figure per row",
     "span": "one row of an imported span table (`tapscope trace --spans`)",
+    "annotation": "what a program noted in its spans, of a CTF trace (`tapscope trace --spans FOLDER`)",
 }
 VIEW_MEANING = {
     "v_connection": "connections with texts",
@@ -132,6 +133,19 @@ COLUMN_MEANING = {
     "span.message_id": ("", "id of the row in the span table"),
     "span.sent_ns": ("ns", "request sent, by the caller's clock; -1 not observed"),
     "span.answered_ns": ("ns", "response received, by the caller's clock; -1 not observed"),
+    "span.trace_id": ("", "Dapper's trace id in hex digits; '' in a table of calls, which has none"),
+    "span.true_parent_id": ("", "message id of the parent as the program noted it; '' none"),
+    "annotation.message_id": ("", "span it belongs to"),
+    "annotation.time_ns": ("ns", "when it was noted"),
+    "annotation.host": ("", "host that the trace was recorded on"),
+    "annotation.service": ("", "who noted it"),
+    "annotation.address": ("", "its address"),
+    "annotation.port": ("", "its port"),
+    "annotation.name": ("", "what happened (cs, sr, ss, cr: a call's four times), or the key"),
+    "annotation.value": (
+        "",
+        "salted hash of the value (with --keep-text the value); NULL: an event at a time",
+    ),
     "span_link.call": ("", "row of call"),
     "span_link.message_id": ("", "id of the child in the span table"),
     "span_link.parent_message_id": ("", "id of the parent; NULL when root or unknown"),

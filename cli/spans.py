@@ -26,7 +26,7 @@ def trace(
     from tapscope.reconstruct import span_tables, spans
 
     begun = time.monotonic()
-    read = spans.read(paths)
+    read = spans.read(paths, keep_text=options.keep_text)
     given = span_tables.tables(read)
     with RunFile.create(out, force=force) as run:
         seconds = {"read": round(time.monotonic() - begun, 3)}
@@ -49,9 +49,10 @@ def trace(
         )
         pipeline.store_reconstruction(run, made, given.connections, options)
         run.write_columns("span", span_tables.span_rows(read, given))
+        run.write_columns("annotation", read.annotations)
         seconds["reconstruct"] = round(time.monotonic() - begun, 3)
         run.set_meta("stage", "reconstruct")
-        if options.self_check:
+        if options.self_check and not read.parent_id:  # else nothing was matched
             begun = time.monotonic()
             calls = span_tables.matched_calls(read, given)
             pipeline.store_expectation(run, made, calls, empty("evidence"), EvidenceMode.TIMING, given.made)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tapscope.reconstruct import topology, traces
+from tapscope.reconstruct.exact import exact_links
 from tapscope.reconstruct.match.links import links
 from tapscope.reconstruct.run import Reconstruction
 from tapscope.reconstruct.spans import Spans
@@ -92,20 +93,25 @@ def trace(
     min_probability: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reconstruction:
-    """Links and traces of a span table, each node by its own clock only. Services are nodes."""
+    """Links and traces of a span table, each node by its own clock only. Services are nodes. Annotated spans
+    name their parents: nothing is matched then."""
     calls, made = given.calls, given.made
     serving = np.isin(calls["client_node"], calls["server_node"])
-    found, counters = links(
-        matched_calls(spans, given),
-        empty("evidence"),
-        EvidenceMode.TIMING,
-        min_probability=min_probability,
-        progress=progress,
-        made=made,
-    )
-    lost = (found["kind"] == LinkKind.ROOT) & serving & (made["arrive_ns"] < 0)
-    found["kind"][lost] = LinkKind.UNKNOWN
-    found["probability"][lost] = 0.0
+    counters: dict[str, int] = {}
+    if spans.parent_id:
+        found = _told_links(spans, given)
+    else:
+        found, counters = links(
+            matched_calls(spans, given),
+            empty("evidence"),
+            EvidenceMode.TIMING,
+            min_probability=min_probability,
+            progress=progress,
+            made=made,
+        )
+        lost = (found["kind"] == LinkKind.ROOT) & serving & (made["arrive_ns"] < 0)
+        found["kind"][lost] = LinkKind.UNKNOWN
+        found["probability"][lost] = 0.0
     check("links", found)
     trees, tree_calls = traces.traces(calls, found, made)
     check("traces", trees)
@@ -113,6 +119,13 @@ def trace(
     nodes = _nodes(calls, len(given.addresses))
     edges = topology.Topology(nodes, given.addresses, calls).edges() if len(calls["conn"]) else []
     return Reconstruction(calls, nodes, given.addresses, found, trees, tree_calls, edges, counters)
+
+
+def _told_links(spans: Spans, given: SpanTables) -> Table:
+    place = {spans.message_id[row]: call for call, row in enumerate(given.row.tolist())}
+    named = [spans.parent_id[row] for row in given.row.tolist()]
+    parent = np.array([place.get(name, -1) for name in named], dtype=np.int64)
+    return exact_links(parent, np.array([not name for name in named], dtype=np.bool_))
 
 
 def matched_calls(spans: Spans, given: SpanTables) -> Table:
@@ -129,7 +142,9 @@ def matched_calls(spans: Spans, given: SpanTables) -> Table:
 
 def span_rows(spans: Spans, given: SpanTables) -> dict[str, list[object]]:
     """Columns of the table `span` of a run file."""
+    told = {"trace_id": spans.trace_id, "true_parent_id": spans.parent_id} if spans.parent_id else {}
     return {
+        **{name: [values[row] for row in given.row.tolist()] for name, values in told.items()},
         "call": list(range(len(given.row))),
         "message_id": [spans.message_id[row] for row in given.row.tolist()],
         "sent_ns": given.made["arrive_ns"].tolist(),

@@ -23,6 +23,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.reconstruct import ctf, dapper
 from tapscope.store.errors import TapscopeError
 
 COLUMNS = (
@@ -66,6 +67,13 @@ class Spans:
     """Per file: path, kind "spans", format, bytes, rows, first_ns, last_ns, first_line of every oddity, and
     warning when rows were left out."""
 
+    trace_id: list[str] = field(default_factory=list)
+    parent_id: list[str] = field(default_factory=list)
+    """Of annotated spans (CTF traces) only: each row's trace, and the message id of its parent ("" none)."""
+
+    annotations: dict[str, list[Any]] = field(default_factory=dict)
+    """Columns of the table `annotation` of a run file."""
+
     def __len__(self) -> int:
         return len(self.message_id)
 
@@ -87,14 +95,31 @@ class _Rows:
     counters: dict[str, int] = field(default_factory=dict)
 
 
-def read(paths: Sequence[str | Path]) -> Spans:
-    """Read span tables (CSV with a header line, also gzipped). Several files make one table.
+def read(paths: Sequence[str | Path], *, keep_text: bool = False) -> Spans:
+    """Read span tables (CSV with a header line, also gzipped), or folders with CTF traces of annotated spans
+    (reconstruct/dapper.py). Several of them make one table. keep_text : values of annotations as they
+    are, else hashed.
 
     A bad row is left out and counted by name ("span.bad_time", ...); the source says in which line the first
-    of each name stands. Raises TapscopeError for a file that cannot be read or whose header lacks a column.
+    of each name stands. Raises TapscopeError for a file that cannot be read or whose header lacks a column,
+    and for traces beside tables.
     """
     rows = _Rows()
-    sources = [_read_file(Path(path), rows) for path in paths]
+    places = [Path(path) for path in paths]
+    traced = [ctf.is_trace(path) for path in places]
+    noted = dapper.Annotations(keep_text)
+    found: dict[str, dapper.Span] = {}
+    if any(traced):
+        if not all(traced):
+            raise TapscopeError(
+                "this is a span table, but others are CTF traces, which tell parents",
+                path=places[traced.index(False)],
+                remedy="Trace them one after the other.",
+            )
+        sources = [_read_trace(path, rows, found, noted) for path in places]
+        _add_spans(rows, found, sources)
+    else:
+        sources = [_read_file(path, rows) for path in places]
     caller, callee, endpoint = _columns(rows.who, 3)
     sent_ns, received_ns, responded_ns, answered_ns = _columns(rows.times, 4)
     return Spans(
@@ -110,6 +135,9 @@ def read(paths: Sequence[str | Path]) -> Spans:
         answered_ns,
         counters=rows.counters,
         sources=sources,
+        trace_id=[found[own].trace_id for own in rows.ids] if found else [],
+        parent_id=[found[own].parent_id for own in rows.ids] if found else [],
+        annotations=noted.columns,
     )
 
 
@@ -155,6 +183,53 @@ def _read_file(path: Path, rows: _Rows) -> dict[str, Any]:
         lost = f"{left_out} rows left out" + ("; the file is cut" if cut else "")
         source["warning"] = f"{lost}; first of each kind: {told}"
     return source
+
+
+def _read_trace(
+    path: Path, rows: _Rows, found: dict[str, dapper.Span], noted: dapper.Annotations
+) -> dict[str, Any]:
+    odd: dict[str, int] = {}
+
+    def count(name: str, value: int) -> None:
+        odd[name] = odd.get(name, 0) + value
+        rows.counters[f"span.{name}"] = rows.counters.get(f"span.{name}", 0) + value
+
+    before = len(noted.columns["time_ns"])
+    dapper.read(path, found, count, noted)
+    times = noted.columns["time_ns"][before:]
+    source: dict[str, Any] = {
+        "path": str(path),
+        "kind": "spans",
+        "format": "ctf",
+        "bytes": sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        "first_ns": min(times, default=-1),
+        "last_ns": max(times, default=-1),
+        "rows": len(times),
+        "rows_left_out": sum(odd.get(name, 0) for name in ("unreadable_event", "discarded_event")),
+    }
+    if odd:  # what is left out of the rows made from them is counted besides
+        source["warning"] = "not all is there: " + ", ".join(f"{name} {value}" for name, value in odd.items())
+    return source
+
+
+def _add_spans(rows: _Rows, found: dict[str, dapper.Span], sources: list[dict[str, Any]]) -> None:
+    """Annotated spans as rows, once all traces are read: a span's two sides may be in different ones."""
+
+    def count(name: str) -> None:
+        rows.counters[name] = rows.counters.get(name, 0) + 1
+
+    everybody = list(range(len(COLUMNS)))
+    for message_id, span in found.items():
+        cells = [message_id, dapper.caller(span, found), span.callee, span.name]
+        cells += ["" if at < 0 else f"{at // 1000}.{at % 1000:03d}" for at in dapper.times(span)]
+        try:
+            _add(rows, cells, everybody, count)
+        except _BadRowError as error:
+            count(str(error))
+            sources[-1]["rows_left_out"] += 1
+        else:
+            if span.parent_id and span.parent_id not in found:
+                count("span.parent_not_traced")
 
 
 def _cells(reader: Any, count: Any) -> Iterator[tuple[int, list[str]]]:

@@ -39,7 +39,7 @@ SQL_NAME = {
 }
 """Name of a contract table in SQLite (singular)."""
 
-TEXT_TABLES = ("event_call", "event_load", "agreement", "span", "host_clock")
+TEXT_TABLES = ("event_call", "event_load", "agreement", "span", "annotation", "host_clock")
 """Static tables with text columns, written and read by column with `write_columns` and `read_columns`."""
 
 

@@ -73,7 +73,8 @@ from tapscope.store.codes import EvidenceMode
     metavar="FILE.csv",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Instead of packets read a span table, also gzipped (docs/spans.md). May be given several times.",
+    help="Instead of packets read a span table, also gzipped, or a folder with a CTF trace of annotated "
+    "spans (docs/spans.md). May be given several times.",
 )
 @click.option(
     "--thread-log",
@@ -123,7 +124,8 @@ def trace(
     INPUT is a capture file (pcap or pcapng, also compressed), several of them (merged in time order), or a
     run directory: then the captures in it are read, the host logs in its hosts/ are loaded, and its
     manifest.json describes the run. Event logs are not touched; compare with them by `tapscope validate`.
-    With --spans a table of calls is matched instead, each service by its own clock. With --thread-log
+    With --spans a table of calls is matched instead, each service by its own clock (of a CTF trace the
+    parents are known). With --thread-log
     the parents are not matched but read off logs of the servers' threads.
 
     Prints a table of the nodes found, how much to expect right, and what the tap lost. Exit status 3: done,
@@ -135,10 +137,10 @@ def trace(
 
     if bool(inputs) == bool(spans):
         raise click.UsageError("Give either INPUT (captures, a run directory) or --spans FILE.csv.")
-    if spans and (port_map or tls_keylog or follow or keep_text or keep_evidence):
+    if spans and (port_map or tls_keylog or follow or keep_evidence):
         raise click.UsageError(
-            "A span table holds no packets: --port-map, --tls-keylog, --follow, --keep-text and "
-            "--keep-evidence do not apply."
+            "A span table holds no packets: --port-map, --tls-keylog, --follow and --keep-evidence do not "
+            "apply."
         )
     if spans and thread_logs:
         raise click.UsageError("Thread logs go with packets: give either --thread-log or --spans.")

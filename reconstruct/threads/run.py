@@ -8,6 +8,7 @@ import numpy as np
 
 from tapscope.capture import CaptureTables
 from tapscope.reconstruct import pair, topology
+from tapscope.reconstruct.exact import exact_links
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.links import links as match
 from tapscope.reconstruct.run import Reconstruction, assemble
@@ -66,18 +67,5 @@ def _fill(links: Table, matched: Table) -> int:
 def _links(calls: Table, told: parents.Parents) -> Table:
     """The contract table. A link by threads is certain: probability 1; where there is none, nothing is
     guessed. A call of a node that serves nobody, or that its process made on its own, is a root."""
-    count = len(told.parent)
-    parent = told.parent.copy()
-    parent[circling(parent, np.ones(count))] = -1  # clocks of two hosts that contradict one another
     entry = ~np.isin(calls["client_node"], calls["server_node"])
-    root = (told.why == Why.OWN) | ((told.why == Why.NOT_LOGGED) & entry)
-    kind = np.where(parent >= 0, int(LinkKind.LINKED), int(LinkKind.UNKNOWN))
-    kind[root] = int(LinkKind.ROOT)
-    return {
-        "child": np.arange(count, dtype=np.int64),
-        "parent": parent,
-        "kind": kind.astype(np.uint8),
-        "probability": np.where(kind == int(LinkKind.UNKNOWN), 0.0, 1.0),
-        "runner_up": np.full(count, -1, dtype=np.int64),
-        "runner_up_probability": np.zeros(count, dtype=np.float64),
-    }
+    return exact_links(told.parent, (told.why == Why.OWN) | ((told.why == Why.NOT_LOGGED) & entry))
