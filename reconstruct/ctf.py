@@ -16,6 +16,8 @@ from pathlib import Path
 
 from tapscope.store.errors import TapscopeError
 
+FOREVER_NS = 1 << 62
+
 _BEGINS = (b"/* CTF", b"\x57\x1d\xd1\x75", b"\x75\xd1\x1d\x57")
 """Metadata as text, or in packets of either byte order (CTF 1.8, 7.1)."""
 
@@ -23,8 +25,8 @@ _EVENT = re.compile(r"\[(\d+)\.(\d{9})\] (?:(\S+) )?([^\s{]+): (?=\{)")
 _FIELD = re.compile(r'(\w+) = ("(?:[^"\\]|\\.)*"|[^\s,}]+)')
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_DISCARDED = re.compile(r"racer (?:may have )?discarded (\d+) events?")
-_DISCARDED_PACKETS = re.compile(r"racer (?:may have )?discarded (\d+) packets?")
+_DISCARDED = re.compile(r"racer (?:may have )?discarded (\d+) (event|packet)")
+_BETWEEN = re.compile(r"between \[(\d+)\.(\d{9})\] and \[(\d+)\.(\d{9})\]")
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,15 @@ def is_metadata(path: Path) -> bool:
         return file.read(8).startswith(_BEGINS)
 
 
-def events(path: Path, count: Callable[[str, int], None]) -> Iterator[Event]:
+def events(
+    path: Path, count: Callable[[str, int], None], lost: Callable[[int, int], None] = lambda begin, end: None
+) -> Iterator[Event]:
     """Events of all traces in a folder, in order of time.
 
     count(name, how many) is told of `discarded_event`, `discarded_packet` (by the tracer, while it recorded),
-    `unreadable_event` and `damaged_trace` (nothing behind the damage is read). Raises TapscopeError when
-    babeltrace2 is not installed or can read nothing.
+    `unreadable_event` and `damaged_trace` (nothing behind the damage is read); lost(begin, end), in ns, of
+    the times between which the tracer discarded something, and of those from the damage on (end: FOREVER_NS).
+    Raises TapscopeError when babeltrace2 is not installed or can read nothing.
     """
     program = shutil.which("babeltrace2")
     if program is None:
@@ -72,7 +77,7 @@ def events(path: Path, count: Callable[[str, int], None]) -> Iterator[Event]:
         "--color=never",
         str(path),
     ]
-    given = 0
+    given, at_ns = 0, -1
     # A file: what a pipe that nobody reads meanwhile cannot take in would stop the program.
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said)
@@ -83,7 +88,7 @@ def events(path: Path, count: Callable[[str, int], None]) -> Iterator[Event]:
                 if found is None:
                     count("unreadable_event", 1)
                     continue
-                given += 1
+                given, at_ns = given + 1, found.time_ns
                 yield found
         finally:
             process.stdout.close()
@@ -92,12 +97,10 @@ def events(path: Path, count: Callable[[str, int], None]) -> Iterator[Event]:
         last = ""
         for raw in said:
             last = raw.decode("utf-8", errors="replace").strip() or last
-            for name, pattern in (
-                ("discarded_event", _DISCARDED),
-                ("discarded_packet", _DISCARDED_PACKETS),
-            ):
-                if told := pattern.search(last):
-                    count(name, int(told[1]))
+            if told := _DISCARDED.search(last):
+                count(f"discarded_{told[2]}", int(told[1]))
+                if times := _BETWEEN.search(last):
+                    lost(int(times[1] + times[2]), int(times[3] + times[4]))
     if code and not given:
         raise TapscopeError(
             f"babeltrace2 can read nothing of this trace: {last}",
@@ -106,6 +109,7 @@ def events(path: Path, count: Callable[[str, int], None]) -> Iterator[Event]:
         )
     if code:
         count("damaged_trace", 1)
+        lost(at_ns, FOREVER_NS)
 
 
 def _event(line: str) -> Event | None:

@@ -87,12 +87,13 @@ def read(
     spans: dict[str, Span],
     count: Callable[[str, int], None],
     annotations: Annotations | None = None,
+    lost: Callable[[int, int], None] = lambda begin, end: None,
 ) -> None:
     """Add the spans of the traces in a folder to `spans`, by message id: trace id and span id in hex digits.
 
-    A span may be noted in several traces (one per host). count : as for ctf.events and `add`.
+    A span may be noted in several traces (one per host). count, lost : as for ctf.events, and for `add`.
     """
-    for event in ctf.events(path, count):
+    for event in ctf.events(path, count, lost):
         add(event, spans, count, annotations)
 
 

@@ -112,6 +112,20 @@ def test_a_trace_without_one_byte_of_an_event_stream_left_is_an_error_that_says_
         spans.read([folder])
 
 
+def test_a_trace_that_is_damaged_in_the_middle_is_read_up_to_there(tmp_path):
+    folder = tmp_path / "damaged"
+    shutil.copytree(SERVICES, folder)
+    stream = bytearray((folder / "annotations_0").read_bytes())
+    stream[20000:20400] = b"\xff\x00" * 200
+    (folder / "annotations_0").write_bytes(stream)
+    whole, read = spans.read([SERVICES]), spans.read([folder])
+    assert read.counters["span.damaged_trace"] == 1
+    assert "damaged_trace 1" in read.sources[0]["warning"]
+    assert 50 < len(read) < len(whole) == 120
+    # Bytes that are no event may read as one before it shows; the format has no checksum.
+    assert len(set(read.message_id) - set(whole.message_id)) <= 1
+
+
 def test_without_babeltrace2_the_error_names_the_package(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TapscopeError) as error:

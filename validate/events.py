@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.reconstruct.ctf import is_metadata
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.validate.event_calls import (
     DOWNSTREAM,
@@ -33,6 +34,7 @@ from tapscope.validate.monitors import (
     avatica,
     cjdbc,
     client,
+    ctf,
     mariadb,
     milliscope,
     nginx,
@@ -60,6 +62,7 @@ FORMATS: tuple[Format, ...] = (
     slow_file.SLOW,
     performance_schema.STATEMENTS,
     client.REQUESTS,
+    ctf.SPANS,
 )
 """In the order they are read: the database finds bound request IDs only when the other tiers' logs are
 known."""
@@ -107,6 +110,8 @@ def _recognised(directory: Path, collector: Collector, more: Sequence[Path]) -> 
     """The files that are logs, in the order of FORMATS; a rotated file before the one that followed it."""
     found = []
     below = sorted(p for p in directory.rglob("*") if p.is_file() and not p.name.startswith("."))
+    traces = {path.parent for path in below if is_metadata(path)}  # whose other files are its streams
+    below = [path for path in below if is_metadata(path) or not traces.intersection(path.parents)]
     places = [(path, path.relative_to(directory).parts[:-1]) for path in below]
     for path, folders in (*places, *((path, (path.parent.name,)) for path in more)):
         file = LogFile(path, folders[0] if folders else "")
