@@ -18,7 +18,7 @@ from tapscope.analyze.load import WINDOW_NS, series, window_edges
 from tapscope.validate import statistics
 from tapscope.validate.aligned import Aligned
 from tapscope.validate.event_calls import Table
-from tapscope.validate.tiers import Compared
+from tapscope.validate.tiers import Compared, touched
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -229,17 +229,6 @@ def _between(server: NDArray[np.float64], tap: NDArray[np.float64], caller: NDAr
     shares = [float(np.mean(each)) if len(tap) else float("nan") for each in (~below & ~above, below, above)]
     means = [float(np.mean(each)) if len(tap) else float("nan") for each in (server, tap, caller)]
     return Between(len(tap), *shares, *means)
-
-
-def touched(edges: Ints, begin_ns: Ints, end_ns: Ints) -> Bools:
-    """Per window: does one of these times (ends included) reach into it?"""
-    windows = len(edges) - 1
-    low = np.clip(np.searchsorted(edges, begin_ns, side="right") - 1, 0, windows)
-    high = np.clip(np.searchsorted(edges, end_ns, side="right"), 0, windows)
-    change = np.zeros(windows + 1, dtype=np.int64)
-    np.add.at(change, low, 1)
-    np.add.at(change, np.maximum(high, low), -1)
-    return np.asarray(np.cumsum(change)[:-1] > 0, dtype=bool)
 
 
 def silences(arrive: Ints, depart: Ints, tap_arrive: Ints) -> tuple[Ints, Ints]:

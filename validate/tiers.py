@@ -130,6 +130,8 @@ def _likeness(tap: Tap, events: EventCalls, tier: str, taken: set[int]) -> list[
     allowed = np.isin(tap.calls["protocol"], [int(p) for p in PROTOCOLS[tier]])
     rows = events.of_tier(tier)
     edges = window_edges(*tap.capture_ns, _MATCH_WIDTH_NS)
+    lost = events.gaps["tier"] == TIERS.index(tier)  # a log that ends early is most like any other that does
+    whole = ~touched(edges, *(events.gaps[name][lost] for name in ("begin_ns", "end_ns")))
     offers = []
     for host in np.unique(events.calls["host"][rows]).tolist():
         logged = _arrivals(events.calls["arrive_ns"][rows[events.calls["host"][rows] == host]], edges)
@@ -137,10 +139,21 @@ def _likeness(tap: Tap, events: EventCalls, tier: str, taken: set[int]) -> list[
             if node in taken:
                 continue
             seen = tap.begin_ns[allowed & (tap.calls["server_node"] == node)]
-            likeness = pearson(_arrivals(seen, edges), logged)
+            likeness = pearson(_arrivals(seen, edges)[whole], logged[whole])
             # Not alike at all is still the best offer where there is no other: the comparison will say so.
             offers.append((-1.0 if np.isnan(likeness) else likeness, tier, host, node))
     return offers
+
+
+def touched(edges: Ints, begin_ns: Ints, end_ns: Ints) -> NDArray[np.bool_]:
+    """Per window: does one of these times (ends included) reach into it?"""
+    windows = len(edges) - 1
+    low = np.clip(np.searchsorted(edges, begin_ns, side="right") - 1, 0, windows)
+    high = np.clip(np.searchsorted(edges, end_ns, side="right"), 0, windows)
+    change = np.zeros(windows + 1, dtype=np.int64)
+    np.add.at(change, low, 1)
+    np.add.at(change, np.maximum(high, low), -1)
+    return np.asarray(np.cumsum(change)[:-1] > 0, dtype=bool)
 
 
 def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compared:
