@@ -57,7 +57,7 @@ def test_what_is_expected_is_near_what_is_true_in_a_crowd(busy):
     assert edges < 0.95
     assert expected.edges == pytest.approx(edges, abs=0.05)
     assert expected.paths == pytest.approx(paths, abs=0.15)
-    assert abs(expected.edges - edges) < abs(claimed - edges) + 0.02  # both are near: within 2 and 1 % here
+    assert abs(expected.edges - edges) < abs(claimed - edges) + 0.02  # both are near the truth
     assert expected.twice_edges is not None
     assert expected.twice_edges < expected.edges
 

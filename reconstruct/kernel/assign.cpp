@@ -22,8 +22,8 @@ constexpr double kNeverSure = 1e-6;  // probability that something else is true,
 constexpr float kReach = 8.0f;       // nats: see nearness.hpp
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say. The single best assignment wants most of what they say;
-// how sure it is wants much less, and so do the draws that a model is softened with.
-constexpr float kTemperToDecide = 0.7f, kTemperToDoubt = 0.4f;
+// how sure it is wants much less.
+constexpr float kTemperToDecide = 0.7f, kTemperToDoubt = 0.3f;
 constexpr int kBurnIn = 4;  // draws that are not counted, where the model is known already
 constexpr std::uint64_t kSeed = 0x7A705C09E;
 
@@ -66,6 +66,7 @@ public:
 
     Assignment run(const Problem& stretch, const std::vector<float>& idle) {
         problem_ = stretch;
+        model_.temper_gaps(kTemperToDecide);
         find_candidates(problem_, candidates_);
         lent_.find(problem_);
         if (lent_.once()) lent_.keep_whole(problem_, candidates_);
@@ -116,7 +117,6 @@ private:
     }
 
     void learn() {
-        model_.temper_gaps(kTemperToDecide);
         for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
             if (round < options_.forward_rounds) {
                 if (round > 0) content_.apply();
@@ -127,7 +127,6 @@ private:
         }
         climb(options_.max_sweeps);
         reestimate();
-        model_.temper_gaps(kTemperToDoubt);
     }
 
     void place() {
@@ -154,6 +153,7 @@ private:
     std::vector<std::uint16_t> decide() {
         std::vector<std::uint16_t> drawn(candidates_.parent.size(), 0);
         const auto start = chains_.parent_of();
+        model_.temper_gaps(kTemperToDoubt);
         find_live_pairs();
         moving_.assign(start.size(), 0);
         std::vector<std::int32_t> moving;  // children of some live pair: among these parents they stay
