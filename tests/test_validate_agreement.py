@@ -314,6 +314,21 @@ def test_tiers_are_found_by_likeness_and_by_manifest(run):
     assert tiers.nodes_of_tiers(seen, logs, manifest) == {"web": [WEB], "db": [DB], "app": [APP]}
 
 
+def test_the_part_that_a_log_lacks_does_not_decide_whose_log_it_is(run):
+    _, seen, logs = run
+    begin, end = seen.capture_ns
+    cut = begin + (end - begin) // 3
+    kept = logs.calls["arrive_ns"] < cut
+    calls = {name: values[kept] for name, values in logs.calls.items()}
+    lost = {"tier": np.arange(4), "begin_ns": np.full(4, cut), "end_ns": np.full(4, 1 << 62)}
+    short = replace(logs, calls=calls, gaps=lost | {"source": np.zeros(4, dtype=np.int64)})
+    whole = {(tier, node): like for like, tier, _, node in tiers._likeness(seen, logs, "app", set())}
+    part = {(tier, node): like for like, tier, _, node in tiers._likeness(seen, short, "app", set())}
+    assert part.keys() == whole.keys()
+    assert part["app", APP] > 0.99
+    assert part["app", APP] - part["app", WEB] > 0.5 * (whole["app", APP] - whole["app", WEB])
+
+
 def test_only_statements_are_compared_at_the_database(run):
     _, seen, logs = run
     prepare = len(seen.classes)
