@@ -241,7 +241,7 @@ def test_ctrl_c_leaves_whole_runs_and_the_same_command_goes_on(runs, file, tmp_p
         time.sleep(0.01)
     time.sleep(0.4)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    said = process.communicate(timeout=60)[1]
     try:
         inside = asked(
             file,
@@ -252,7 +252,7 @@ def test_ctrl_c_leaves_whole_runs_and_the_same_command_goes_on(runs, file, tmp_p
         if "is empty" not in str(error):
             raise
         inside = []
-    assert process.returncode in (ExitCode.INTERRUPTED, ExitCode.DONE)
+    assert process.returncode in (ExitCode.INTERRUPTED, ExitCode.DONE), said
     assert len({windows for _, windows in inside}) <= 1  # every run that is there is whole
     what = dict(added(file, [tmp_path / "many"]))
     assert len(what) == 12

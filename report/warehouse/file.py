@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,8 +118,8 @@ class Warehouse:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing, also at Ctrl-C."""
-        with _explained(self.path):
+        """All or nothing. Ctrl-C takes effect at its end; a second one at once."""
+        with _explained(self.path), _uninterrupted():
             self.connection.execute("BEGIN")
             try:
                 yield
@@ -208,11 +210,40 @@ class Warehouse:
 
 
 @contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits: inside a query, DuckDB makes errors of several kinds of it, and may lose the
+    transaction."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, _frame: Any) -> None:
+        came.append(number)
+        if len(came) > 1:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def _explained(path: Path) -> Iterator[None]:
     """Turn what a user can cause into TapscopeError; other failures are bugs and pass."""
     duckdb = _duckdb()
     try:
         yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
+    except RuntimeError as error:  # the same, when Python saw the signal first
+        if "interrupted" not in str(error):
+            raise
+        raise KeyboardInterrupt from error
     except duckdb.Error as error:
         text = str(error)
         if "Could not set lock" in text:
