@@ -278,7 +278,8 @@ def _narrow_down(calls: Table, marks: Table, collector: Collector) -> None:
     stay = calls["depart_ns"][row] - calls["arrive_ns"][row]
     low = np.maximum(earliest[found[mark]], inside["until_ns"][mark] - stay)
     high = np.minimum(calls["arrive_ns"][row] + calls["arrive_precision_ns"][row], inside["at_ns"][mark])
-    fits = (low <= high) & (inside["at_ns"][mark] <= calls["depart_ns"][row])
+    latest = calls["depart_ns"][row] + calls["depart_precision_ns"][row]
+    fits = (low <= high) & (inside["at_ns"][mark] <= latest)
     collector.count("inside_contradicts_call", int(np.count_nonzero(~fits)))
     row, low, high, stay = row[fits], low[fits], high[fits], stay[fits]
     calls["arrive_ns"][row] = (low + high) // 2
