@@ -239,7 +239,7 @@ def test_ctrl_c_leaves_whole_runs_and_the_same_command_goes_on(runs, file, tmp_p
     until = time.monotonic() + 60
     while not (file.exists() and file.stat().st_size) and time.monotonic() < until:
         time.sleep(0.01)
-    time.sleep(0.4)
+    time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     try:
@@ -252,7 +252,10 @@ def test_ctrl_c_leaves_whole_runs_and_the_same_command_goes_on(runs, file, tmp_p
         if "is empty" not in str(error):
             raise
         inside = []
-    assert process.returncode in (ExitCode.INTERRUPTED, ExitCode.DONE), said
+    if len(inside) == 12:  # too late: everything was done, and the interpreter was about to end
+        assert process.returncode in (ExitCode.DONE, ExitCode.INTERRUPTED, -signal.SIGINT), said
+    else:
+        assert process.returncode == ExitCode.INTERRUPTED, said
     assert len({windows for _, windows in inside}) <= 1  # every run that is there is whole
     what = dict(added(file, [tmp_path / "many"]))
     assert len(what) == 12
