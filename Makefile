@@ -90,8 +90,9 @@ packages-bench:
 	@setup/python-packages test
 	@touch $@
 
+# mypy follows matplotlib's own types; what ships none is named in pyproject.toml.
 .stamps/python-lint: .stamps/venv pyproject.toml setup/requirements.py setup/python-packages
-	@setup/python-packages lint
+	@setup/python-packages lint figures
 	@touch $@
 
 # What is built depends on what is there: with DPDK's files come, everything is configured again.

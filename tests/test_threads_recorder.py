@@ -91,7 +91,7 @@ def test_the_variables_for_a_service_are_printed(tmp_path):
     command = [sys.executable, "-m", "tapscope", "threads", "record", "-o", str(tmp_path), "--print-env"]
     printed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
     assert dict(line.split("=", 1) for line in printed.splitlines()) == {
-        "LD_PRELOAD": str(record.library()),
+        "LD_PRELOAD": str(record.recorder_file()),
         "TAPSCOPE_THREADS_DIR": str(tmp_path.resolve()),
     }
     assert tmp_path.stat().st_mode & 0o7777 == 0o1777

@@ -14,7 +14,7 @@ LIBRARY = "libtapscope_threads.so"
 FOLDER_VARIABLE = "TAPSCOPE_THREADS_DIR"
 
 
-def library() -> Path:
+def recorder_file() -> Path:
     """The recorder. TapscopeError where it was not built (it needs Linux)."""
     path = Path(str(resources.files("tapscope.validate.threads").joinpath(LIBRARY)))
     if not path.exists():
@@ -37,7 +37,7 @@ def folder_for_logs(folder: Path) -> Path:
 def environment(folder: Path, given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables under which a program is recorded; `given` is what it is started with otherwise."""
     before = (os.environ if given is None else given).get("LD_PRELOAD", "")
-    preload = ":".join(filter(None, [str(library()), before]))
+    preload = ":".join(filter(None, [str(recorder_file()), before]))
     return {"LD_PRELOAD": preload, FOLDER_VARIABLE: str(folder)}
 
 
