@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["report_page"]
+
 # A shell without job control starts what it puts in the background with Ctrl-C ignored, and children inherit
 # that: programs that the tests interrupt would not hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
