@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
 
 BLOCK = 1 << 22
+ROWS_AT_ONCE = 200_000
+"""Of a table that is copied: a run of ten million calls must not stand in memory as Python's values."""
+
 RUN_FILE_NAMES = ("run", "tapscope")
 """Stems that do not tell runs apart: their folder's name does."""
 
@@ -159,7 +163,8 @@ def _describe(warehouse: Warehouse, run: RunFile, identity: int, name: str, fing
 def _copy(warehouse: Warehouse, run: RunFile, identity: int, calls: bool, findings: Findings | None) -> None:
     for name, copied in (layout.COPIED | ({"call": layout.CALL} if calls else {})).items():
         _, rows = run.query(copied.query)
-        _insert_rows(warehouse, name, identity, copied.columns, list(rows))
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            _insert_rows(warehouse, name, identity, copied.columns, some)
     sources = "SELECT id, path, kind, format, bytes, first_ns, last_ns, detail FROM source ORDER BY id"
     _insert_rows(warehouse, "source", identity, layout.STATIC["source"], run.sql(sources))
     tables = run.dynamic_tables()
