@@ -71,6 +71,7 @@ public:
         lent_.find(problem_);
         if (lent_.once()) lent_.keep_whole(problem_, candidates_);
         chains_.resize(problem_.parents.size(), problem_.children.size());
+        nearness_.forget();
         const auto settled = std::min(problem_.settled, problem_.children.size());
         const double keep =
             learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
@@ -90,6 +91,7 @@ public:
         model_.estimate(chains_.parent_of(), keep);
         content_.score_all();
         chains_.forget();
+        nearness_.forget();
         climb(options_.max_sweeps);
         const auto draws = decide();
         return whole(weigh(draws));
@@ -133,6 +135,7 @@ private:
         forward();
         climb(2);
         model_.rank(chains_.parent_of());
+        nearness_.forget_starts();
         chains_.forget();
         climb(options_.max_sweeps);
         find_live_pairs();
@@ -181,6 +184,7 @@ private:
         content_.relearn(chains_.parent_of());
         model_.estimate(chains_.parent_of());
         chains_.forget();
+        nearness_.forget();
     }
 
     // Each child, in time order, goes where its hazard is highest. It sees the past only; but where a connection is one
@@ -188,6 +192,7 @@ private:
     void forward() {
         const auto& children = problem_.children;
         chains_.clear();
+        nearness_.forget();
         std::vector<Tip> tip(problem_.parents.size());
         for (std::size_t i = 0; i < children.size(); ++i) {
             const auto c = static_cast<std::int32_t>(i);
@@ -211,7 +216,7 @@ private:
     // Pairwise splits of near parents until nothing improves.
     void climb(int max_sweeps) {
         for (int sweep = 0; sweep < max_sweeps && !stop_; ++sweep) {
-            nearness_.find(chains_.parent_of(), kReach);
+            nearness_.find(chains_, kReach);
             bool improved = adopt_or_leave();
             for (const auto& [p, q] : nearness_.pairs()) {
                 if (stop_) break;
@@ -253,7 +258,7 @@ private:
     // Calls visit(p, q) with the split loaded, for every pair that could exchange children in the present state.
     template <class Visit>
     void for_pairs(Visit&& visit) {
-        nearness_.find(chains_.parent_of(), kReach);
+        nearness_.find(chains_, kReach);
         for (const auto& [p, q] : nearness_.pairs()) {
             if (stop_) return;
             if (split_.load(p, q, chains_.held(p), chains_.held(q))) visit(p, q);

@@ -39,11 +39,23 @@ void Chains::take(std::int32_t p, std::int32_t q, const PairSplit& split) {
     }
 }
 
-void Chains::restore(std::vector<std::int32_t> parent_of) {
-    clear();
-    parent_of_ = std::move(parent_of);
+void Chains::restore(const std::vector<std::int32_t>& parent_of) {
+    std::vector<std::uint8_t> differs(held_.size(), 0);
+    for (std::size_t c = 0; c < parent_of.size(); ++c) {
+        if (parent_of[c] == parent_of_[c]) continue;
+        for (const auto p : {parent_of[c], parent_of_[c]}) {
+            if (p != kNone) differs[p] = 1;
+        }
+    }
+    for (std::size_t p = 0; p < held_.size(); ++p) {
+        if (!differs[p]) continue;
+        held_[p].clear();
+        ++version_[p];
+    }
+    parent_of_ = parent_of;
     for (std::size_t c = 0; c < parent_of_.size(); ++c) {
-        if (parent_of_[c] != kNone) held_[parent_of_[c]].push_back(static_cast<std::int32_t>(c));
+        const auto p = parent_of_[c];
+        if (p != kNone && differs[p]) held_[p].push_back(static_cast<std::int32_t>(c));
     }
 }
 

@@ -22,6 +22,8 @@ public:
     void resize(std::size_t parents, std::size_t children);
 
     const std::vector<std::int32_t>& parent_of() const noexcept { return parent_of_; }
+    // Changes whenever the chain of p does.
+    std::uint32_t version(std::int32_t p) const noexcept { return version_[p]; }
     const std::vector<std::int32_t>& held(std::int32_t p) const noexcept { return held_[p]; }
     std::int32_t parents() const noexcept { return static_cast<std::int32_t>(held_.size()); }
 
@@ -30,7 +32,7 @@ public:
     void append(std::int32_t p, std::int32_t c);
     // The split of a pair becomes the state.
     void take(std::int32_t p, std::int32_t q, const PairSplit& split);
-    void restore(std::vector<std::int32_t> parent_of);
+    void restore(const std::vector<std::int32_t>& parent_of);
 
     // Children without a parent that each parent could have made, ascending.
     std::vector<std::vector<std::int32_t>> orphans() const;

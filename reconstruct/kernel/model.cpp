@@ -49,23 +49,23 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
 
 void Model::bind(const std::vector<float>& idle, bool lent_once) {
     const auto& children = problem_.children;
-    measure_load();
+    bind_rows(idle);
     order_.forget_ranks();
-    log_idle_.clear();
-    for (const float connections : idle) log_idle_.push_back(std::log(connections));
     lent_once_ = lent_once;
-    before_on_conn_.assign(children.before_on_conn.begin(), children.before_on_conn.end());
-    if (!before_on_conn_.empty()) return;
     std::vector<std::int32_t> latest;
     for (std::size_t c = 0; c < children.size(); ++c) {
+        if (!children.before_on_conn.empty()) {
+            child_[c].before_on_conn = children.before_on_conn[c];
+            continue;
+        }
         const auto conn = static_cast<std::size_t>(children.conn[c]);
         if (conn >= latest.size()) latest.resize(conn + 1, kNone);
-        before_on_conn_.push_back(latest[conn]);
+        child_[c].before_on_conn = latest[conn];
         latest[conn] = static_cast<std::int32_t>(c);
     }
 }
 
-void Model::measure_load() {
+void Model::bind_rows(const std::vector<float>& idle) {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
     auto arrive = std::vector<Time>(parents.arrive.begin(), parents.arrive.end());
@@ -79,10 +79,16 @@ void Model::measure_load() {
                                                       std::max<std::ptrdiff_t>(in - out, 1)))),
                                                   kLoads - 1));
     };
-    load_at_arrival_.clear();
-    load_at_end_.clear();
-    for (const Time at : parents.arrive) load_at_arrival_.push_back(octave(at));
-    for (const Time at : children.end) load_at_end_.push_back(octave(at));
+    parent_.clear();
+    for (std::size_t p = 0; p < parents.size(); ++p) {
+        parent_.push_back({parents.arrive[p], parents.request_end[p], parents.response_begin[p],
+                           parents.cls[p], octave(parents.arrive[p]), parents.answered[p] != 0});
+    }
+    child_.clear();
+    for (std::size_t c = 0; c < idle.size(); ++c) {
+        child_.push_back({children.begin[c], children.end[c], children.cls[c], kNone, std::log(idle[c]),
+                          octave(children.end[c])});
+    }
 }
 
 // `load` 0: any load; `a` -1: any parent class.
@@ -95,40 +101,36 @@ std::uint64_t Model::key(std::int32_t a, std::int32_t previous_cls, std::int32_t
 }
 
 Model::Step Model::look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept {
-    const auto& parents = problem_.parents;
-    const auto& children = problem_.children;
-    const auto n = children.n_classes;
+    const auto n = problem_.children.n_classes;
     const auto latest = tip.latest;
     Step out;
-    out.from = latest == kStart ? n : children.cls[latest];
+    out.from = latest == kStart ? n : child_[latest].cls;
     if (next == kEnd) {
-        const Time answer = parents.response_begin[p];
-        const Time done = latest == kStart ? parents.request_end[p] : children.end[latest];
+        const Time answer = parent_[p].response_begin;
+        const Time done = latest == kStart ? parent_[p].request_end : child_[latest].end;
         if (answer >= done) return {out.from, n, answer - done, false};
         if (latest == kStart) return {out.from, n + 2, done - answer, false};
-        if (answer >= children.response_begin[latest]) {
-            return {out.from, n + 1, answer - children.response_begin[latest], false};
-        }
-        return {out.from, n + 2, std::max<Time>(parents.depart[p] - done, 0), false};
+        const Time answered = problem_.children.response_begin[latest];
+        if (answer >= answered) return {out.from, n + 1, answer - answered, false};
+        return {out.from, n + 2, std::max<Time>(problem_.parents.depart[p] - done, 0), false};
     }
-    out.to = children.cls[next];
-    const Time to = children.begin[next];
+    out.to = child_[next].cls;
+    const Time to = child_[next].begin;
     if (latest == kStart) {
         out.gap = since_arrival(p, next);
-    } else if (children.end[latest] <= to + kSlack) {
-        out.gap = std::max<Time>(to - children.end[latest], 0);
+    } else if (child_[latest].end <= to + kSlack) {
+        out.gap = std::max<Time>(to - child_[latest].end, 0);
     } else {
-        out.from = children.cls[tip.last];
+        out.from = child_[tip.last].cls;
         out.parallel = true;
-        out.gap = to - children.begin[tip.last];
+        out.gap = to - child_[tip.last].begin;
     }
     return out;
 }
 
 Time Model::since_arrival(std::int32_t p, std::int32_t next) const noexcept {
-    const auto& parents = problem_.parents;
-    const Time to = problem_.children.begin[next];
-    const Time from = parents.request_end[p] <= to ? parents.request_end[p] : parents.arrive[p];
+    const Time to = child_[next].begin;
+    const Time from = parent_[p].request_end <= to ? parent_[p].request_end : parent_[p].arrive;
     return std::max<Time>(to - from, 0);
 }
 
@@ -201,10 +203,10 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             counts->n += 1;
             if (next == kEnd) continue;
             counts->parallel += parallel;
-            const bool stays = previous != kStart && !parallel && before_on_conn_[next] == previous;
+            const bool stays = previous != kStart && !parallel && child_[next].before_on_conn == previous;
             if (!stays) {
                 counts->chance_of_fresh += 1;
-                counts->fresh += before_on_conn_[next] == kNone;
+                counts->fresh += child_[next].before_on_conn == kNone;
             }
             if (previous == kStart || parallel) continue;
             counts->chance_to_stay += 1;
@@ -291,9 +293,9 @@ void Model::learn_begins(const std::vector<std::int32_t>& parent_of) {
         }
         const auto [from, to, gap, parallel] = look(p, tip[p], c);
         const Cell& chain = cell(parents.cls[p], from, to, load_before(p, tip[p].latest));
-        const Histogram& density = gap_tables_[parallel ? chain.parallel_gaps : chain.gaps];
-        fan_out_.compare_begin(parents.cls[p], to, since_arrival(p, c),
-                               density[gap_bin(gap)] + (parallel ? chain.log_parallel : chain.log_serial));
+        fan_out_.compare_begin(
+            parents.cls[p], to, since_arrival(p, c),
+            density(chain, parallel)[gap_bin(gap)] + (parallel ? chain.log_parallel : chain.log_serial));
         advance(p, tip[p], c);
     }
     fan_out_.finish_begins();
@@ -315,6 +317,19 @@ Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int3
         counts = own;
     }
     return counts;
+}
+
+// Steps without gaps of their own share the table of a coarser step.
+std::int32_t Model::gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                              int load) const {
+    auto name = key(a, previous_cls, next_cls, load);
+    if (key4_.find(name) == kNone) name = key(a, previous_cls, next_cls, 0);
+    if (key4_.find(name) == kNone && key3_.find(name) == kNone) name = key(-1, previous_cls, next_cls, 0);
+    const auto at = gap_tables_key_.insert(name);
+    if (at == static_cast<std::int32_t>(gap_tables_.size())) {
+        gap_tables_.push_back(log_density(gap_counts(a, previous_cls, next_cls, load)));
+    }
+    return at;
 }
 
 Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
@@ -371,8 +386,7 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     out.log_used = lent_once_ ? kAnothers : static_cast<float>(std::log(used));
     out.log_fresh = static_cast<float>(std::log(1 - used));
 
-    out.gaps = static_cast<std::int32_t>(gap_tables_.size());
-    gap_tables_.push_back(log_density(gap_counts(a, previous_cls, next_cls, load)));
+    out.gaps = gap_table(a, previous_cls, next_cls, load);
     // Where calls follow one another, the few that overlap are mistakes, which must not vouch for each other.
     if (ends(next_cls) || !fan_out_.fans_out(a)) return out;
     Histogram counts{};
@@ -385,8 +399,8 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
         add(own, counts, kGapBackoff3);
         counts = own;
     }
-    out.parallel_gaps = static_cast<std::int32_t>(gap_tables_.size());
-    gap_tables_.push_back(log_density(counts));
+    out.parallel_gaps = static_cast<std::int32_t>(parallel_tables_.size());
+    parallel_tables_.push_back(log_density(counts));
     return out;
 }
 
@@ -419,49 +433,48 @@ void Model::forget_cells() {
     dense_.assign(size <= kDenseCells ? size : 0, kNone);
     cells_key_.clear(2048);
     cells_.clear();
+    gap_tables_key_.clear(256);
     gap_tables_.clear();
+    parallel_tables_.clear();
 }
 
-float Model::step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
-    return step(p, Tip{previous, previous, 0}, next);
-}
-
-float Model::step(std::int32_t p, const Tip& tip, std::int32_t next) const {
-    const auto& parents = problem_.parents;
-    if (next == kEnd && !parents.answered[p])
-        return 0.0f;  // it may still go on: nothing is known about its end
-    const auto a = parents.cls[p];
+Model::Parts Model::parts(std::int32_t p, const Tip& tip, std::int32_t next) const {
+    const auto& parent = parent_[p];
+    if (next == kEnd && !parent.answered) return {};  // it may still go on: nothing is known about its end
     const auto previous = tip.latest;
     const auto [from, to, gap, parallel] = look(p, tip, next);
-    const Cell& c = cell(a, from, to, load_before(p, previous));
-    float score = c.log_p;
+    const Cell& c = cell(parent.cls, from, to, load_before(p, previous));
+    Parts out{c.log_p, 0.0f};
     bool from_arrival = false;
     if (fans_out(p)) {
-        score = fan_out_.log_p(a, tip.called, to, c.log_p);
-        from_arrival = next != kEnd && fan_out_.from_arrival(a, to);
+        out.rest = fan_out_.log_p(parent.cls, tip.called, to, c.log_p);
+        from_arrival = next != kEnd && fan_out_.from_arrival(parent.cls, to);
     }
     if (from_arrival) {
-        score += gap_temper_ * fan_out_.begin_density(a, to, since_arrival(p, next));
+        out.gap = fan_out_.begin_density(parent.cls, to, since_arrival(p, next));
     } else {
-        const auto table = parallel ? c.parallel_gaps : c.gaps;
-        const Histogram& density = table == kNone ? first_guess_ : gap_tables_[table];
-        score += (parallel ? c.log_parallel : c.log_serial) + gap_temper_ * density[gap_bin(gap)];
+        out.rest += parallel ? c.log_parallel : c.log_serial;
+        out.gap = density(c, parallel)[gap_bin(gap)];
     }
-    if (next == kEnd) return score;
-    if (previous == kStart) score += kOrderTemper * order_.evidence(p, next, gap);
+    if (next == kEnd) return out;
+    if (previous == kStart) out.rest += kOrderTemper * order_.evidence(p, next, gap);
+    const auto& child = child_[next];
     if (previous != kStart && !parallel) {
-        if (before_on_conn_[next] == previous) return score + c.log_stay;
-        score += c.log_leave;
+        if (child.before_on_conn == previous) {
+            out.rest += c.log_stay;
+            return out;
+        }
+        out.rest += c.log_leave;
     }
     // A new connection is one thing, one of those that are idle another.
-    if (before_on_conn_[next] == kNone) return score + c.log_fresh;
-    return score + c.log_used - log_idle_[next];
+    out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used - child.log_idle;
+    return out;
 }
 
 float Model::log_survival(std::int32_t p, std::int32_t previous, Time now) const {
     if (!learned_) return 0.0f;
-    const Time from = previous == kStart ? problem_.parents.request_end[p] : problem_.children.end[previous];
-    const auto state = previous == kStart ? problem_.children.n_classes : problem_.children.cls[previous];
+    const Time from = previous == kStart ? parent_[p].request_end : child_[previous].end;
+    const auto state = previous == kStart ? problem_.children.n_classes : child_[previous].cls;
     return survival_[state][gap_bin(std::max<Time>(now - from, 0))];
 }
 

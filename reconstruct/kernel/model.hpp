@@ -57,10 +57,20 @@ public:
 
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
     // The content of `next` is not in it.
-    float step(std::int32_t p, std::int32_t previous, std::int32_t next) const;
-
+    float step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
+        return step(p, Tip{previous, previous, 0}, next);
+    }
     // The same where `p` may fan out; the tip of its chain says what went before.
-    float step(std::int32_t p, const Tip& tip, std::int32_t next) const;
+    float step(std::int32_t p, const Tip& tip, std::int32_t next) const {
+        return tempered(parts(p, tip, next));
+    }
+
+    // The score before its gap is tempered, so that it may be kept when the temper changes.
+    struct Parts {
+        float rest = 0, gap = 0;
+    };
+    Parts parts(std::int32_t p, const Tip& tip, std::int32_t next) const;
+    float tempered(const Parts& parts) const noexcept { return parts.rest + gap_temper_ * parts.gap; }
     // The chain of p goes on with child c.
     void advance(std::int32_t p, Tip& tip, std::int32_t c) const noexcept {
         tip.last = c;
@@ -89,18 +99,24 @@ private:
         float log_serial = 0, log_parallel = 0;
         float log_stay = 0, log_leave = 0;
         float log_fresh = 0, log_used = 0;  // of a connection that is not kept: new, or used by others before
-        std::int32_t gaps = kNone, parallel_gaps = kNone;  // indices into gap_tables_
+        std::int32_t gaps = kNone, parallel_gaps = kNone;  // indices into gap_tables_, parallel_tables_
     };
+    const Histogram& density(const Cell& cell, bool parallel) const noexcept {
+        const auto table = parallel ? cell.parallel_gaps : cell.gaps;
+        if (table == kNone) return first_guess_;
+        return (parallel ? parallel_tables_ : gap_tables_)[static_cast<std::size_t>(table)];
+    }
     std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
                       int load) const noexcept;
     const Cell& cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
+    std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
-    void measure_load();
+    void bind_rows(const std::vector<float>& idle);
     void fade(double keep);
     int load_before(std::int32_t p, std::int32_t previous) const noexcept {
-        return previous == kStart ? load_at_arrival_[p] : load_at_end_[previous];
+        return previous == kStart ? parent_[p].load : child_[previous].load;
     }
     // Classes of children are followed by START, as previous, and by the kinds of END, as next.
     std::int32_t n_states() const noexcept { return problem_.children.n_classes + 3; }
@@ -116,15 +132,27 @@ private:
 
     const Problem& problem_;
     const Candidates& candidates_;
-    std::vector<float> log_idle_;
-    std::vector<std::int32_t> before_on_conn_;  // previous child on the same connection, or kNone
     Affinity affinity_;
     bool learned_ = false;
     bool lent_once_ = false;
     float gap_temper_ = 1.0f;
 
-    // Octave of the number of parents in flight when each parent arrived, and when each child ended.
-    std::vector<std::uint8_t> load_at_arrival_, load_at_end_;
+    // What a step asks of either row, side by side: it is asked for in no order.
+    struct ParentRow {
+        Time arrive = 0, request_end = 0, response_begin = 0;
+        std::int32_t cls = 0;
+        std::uint8_t load = 0;  // octave of the number of parents in flight when it arrived
+        bool answered = false;
+    };
+    struct ChildRow {
+        Time begin = 0, end = 0;
+        std::int32_t cls = 0;
+        std::int32_t before_on_conn = kNone;  // previous child on the same connection
+        float log_idle = 0;
+        std::uint8_t load = 0;  // octave of the number of parents in flight when it ended
+    };
+    std::vector<ParentRow> parent_;
+    std::vector<ChildRow> child_;
 
     // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
     struct Counts {
@@ -154,7 +182,8 @@ private:
     mutable std::vector<std::array<std::int32_t, kLoads>> blocks_;  // by load, into cells_
     mutable KeyMap cells_key_;
     mutable std::vector<Cell> cells_;
-    mutable std::vector<Histogram> gap_tables_;  // log density per ns
+    mutable KeyMap gap_tables_key_;  // by the finest step that has gaps of its own
+    mutable std::vector<Histogram> gap_tables_, parallel_tables_;  // log density per ns
     Histogram first_guess_{};
     std::vector<Histogram> survival_;  // log S by (previous class), from gap2_ mixed over next
 };

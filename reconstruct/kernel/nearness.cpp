@@ -4,41 +4,71 @@
 
 namespace tapscope::match {
 
-void Nearness::find(const std::vector<std::int32_t>& parent_of, float width) {
+// Works out the steps that are not known any more.
+void Nearness::refresh(const Chains& chains) {
     const auto parents = problem_.parents.size();
+    const bool none = known_version_.size() != parents || step_.size() != candidates_.parent.size();
+    bool any = none || !starts_known_;
+    stale_.assign(parents, none);
+    known_version_.resize(parents);
+    for (std::size_t p = 0; p < parents; ++p) {
+        const auto now = chains.version(static_cast<std::int32_t>(p));
+        stale_[p] |= known_version_[p] != now;
+        any |= stale_[p] != 0;
+        known_version_[p] = now;
+    }
+    if (!any) return;
+    step_.resize(candidates_.parent.size());
     tip_.assign(parents, {});
+    const auto& parent_of = chains.parent_of();
+    for (std::size_t i = 0; i < parent_of.size(); ++i) {
+        const auto c = static_cast<std::int32_t>(i);
+        for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1]; ++k) {
+            const auto p = candidates_.parent[k];
+            if (!stale_[p] && (starts_known_ || tip_[p].latest != kStart)) continue;
+            step_[k] = model_.parts(p, tip_[p], c);
+        }
+        if (const auto own = parent_of[i]; own != kNone) model_.advance(own, tip_[own], c);
+    }
+    starts_known_ = true;
+}
+
+void Nearness::look(std::size_t child, std::int32_t own, float width) {
+    const auto here = candidates_.of(child);
+    const auto first = candidates_.offset[child];
+    score_.resize(here.size());
+    const float nobody = model_.orphan(static_cast<std::int32_t>(child));
+    float least = nobody;
+    for (std::size_t k = 0; k < here.size(); ++k) {
+        const auto at = first + static_cast<std::int64_t>(k);
+        score_[k] = model_.tempered(step_[at]) + candidates_.content[at];
+        if (here[k] == own) least = score_[k];
+    }
+    least -= width;
+    for (std::size_t k = 0; k < here.size(); ++k) {
+        const auto p = here[k];
+        if (score_[k] < least || p == own) continue;
+        if (own == kNone) {
+            lonely_[p] = 1;
+            continue;
+        }
+        const auto low = static_cast<std::uint64_t>(std::min(p, own)),
+                   high = static_cast<std::uint64_t>(std::max(p, own));
+        const auto key = low << 32 | high;
+        if (keys_.empty() || keys_.back() != key) keys_.push_back(key);
+    }
+    if (own != kNone && nobody >= least) lonely_[own] = 1;
+}
+
+void Nearness::find(const Chains& chains, float width) {
+    refresh(chains);
+    const auto parents = problem_.parents.size();
+    const auto& parent_of = chains.parent_of();
     paired_.assign(parents, 0);
     lonely_.assign(parents, 0);
     keys_.clear();
-    for (std::size_t i = 0; i < parent_of.size(); ++i) {
-        const auto c = static_cast<std::int32_t>(i);
-        const auto own = parent_of[i];
-        const auto here = candidates_.of(i);
-        if (i >= problem_.decided() && !here.empty()) {
-            score_.resize(here.size());
-            const float nobody = model_.orphan(c);
-            float least = nobody;
-            for (std::size_t k = 0; k < here.size(); ++k) {
-                const auto p = here[k];
-                score_[k] = model_.step(p, tip_[p], c) + candidates_.content[candidates_.offset[i] + k];
-                if (p == own) least = score_[k];
-            }
-            least -= width;
-            for (std::size_t k = 0; k < here.size(); ++k) {
-                const auto p = here[k];
-                if (score_[k] < least || p == own) continue;
-                if (own == kNone) {
-                    lonely_[p] = 1;
-                    continue;
-                }
-                const auto low = static_cast<std::uint64_t>(std::min(p, own)),
-                           high = static_cast<std::uint64_t>(std::max(p, own));
-                const auto key = low << 32 | high;
-                if (keys_.empty() || keys_.back() != key) keys_.push_back(key);
-            }
-            if (own != kNone && nobody >= least) lonely_[own] = 1;
-        }
-        if (own != kNone) model_.advance(own, tip_[own], c);
+    for (std::size_t i = problem_.decided(); i < parent_of.size(); ++i) {
+        if (!candidates_.of(i).empty()) look(i, parent_of[i], width);
     }
     std::sort(keys_.begin(), keys_.end());
     keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());

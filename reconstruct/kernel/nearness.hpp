@@ -2,7 +2,8 @@
 //
 // A child is told from the candidates for it by the step that each of them would take to make it, from where its chain
 // stands just before. A candidate that is `width` nats less likely than the parent that has the child is out of reach;
-// a pair of parents between which no child is in reach keeps what it has. One sweep over all children, in time order.
+// a pair of parents between which no child is in reach keeps what it has. One sweep over all children, in time order;
+// the steps of parents whose chains have not changed since the last sweep are remembered.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,12 @@ public:
     Nearness(const Problem& problem, const Candidates& candidates, const Model& model)
         : problem_(problem), candidates_(candidates), model_(model) {}
 
-    void find(const std::vector<std::int32_t>& parent_of, float width);
+    // Forgets all steps: the model has changed, or the candidates.
+    void forget() { known_version_.clear(); }
+    // Forgets the steps from arrivals: the order of arrivals has been ranked.
+    void forget_starts() noexcept { starts_known_ = false; }
+
+    void find(const Chains& chains, float width);
 
     // Pairs (p, q), p < q, in order.
     const std::vector<Pair>& pairs() const noexcept { return pairs_; }
@@ -29,9 +35,17 @@ public:
     const std::vector<std::int32_t>& near_nobody() const noexcept { return near_nobody_; }
 
 private:
+    void refresh(const Chains& chains);
+    void look(std::size_t child, std::int32_t own, float width);
+
     const Problem& problem_;
     const Candidates& candidates_;
     const Model& model_;
+    std::vector<Model::Parts> step_;  // by candidate
+    std::vector<std::uint32_t>
+        known_version_;  // of the chains that step_ was worked out from; empty: of none
+    bool starts_known_ = false;
+    std::vector<std::uint8_t> stale_;  // by parent
     std::vector<Tip> tip_;
     std::vector<float> score_;
     std::vector<Pair> pairs_;

@@ -8,13 +8,9 @@ namespace tapscope::match {
 namespace {
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
-constexpr double kNever = -std::numeric_limits<double>::infinity();
 constexpr std::size_t kMaxSplit = 600;  // children of one pair; beyond it the pair keeps what it has
-
-double log_add(double a, double b) noexcept {
-    if (a < b) std::swap(a, b);
-    return b == kNever ? a : a + std::log1p(std::exp(b - a));
-}
+// Nats. Two states that follow the same child differ in one later step at most before they meet again.
+constexpr float kFar = 40.0f;
 
 }  // namespace
 
@@ -78,89 +74,126 @@ float PairSplit::loaded_score() const {
     return score + finish(0, last[0]) + finish(1, last[1]);
 }
 
+void PairSplit::follow(bool sums) {
+    const std::size_t n = child_.size();
+    layers_.clear();
+    states_.clear();
+    switch_weight_.clear();
+    for (int x = 0; x < 2; ++x) {
+        alive_[x].clear();
+        came_from_[x].assign(n, 0);
+        const float first =
+            content_[x][0] > kImpossible ? step(x, kStart, child_[0]) + content_[x][0] : kImpossible;
+        if (first > kImpossible) alive_[x].push_back({0, first, 0});
+    }
+    top_ = kImpossible;
+    for (const auto& alive : alive_) {
+        for (const auto& state : alive) top_ = std::max(top_, state.score);
+    }
+    for (auto& alive : alive_) {
+        for (auto& state : alive) state.forward = std::exp(state.score - top_);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+        if (i > 0) extend(i, sums);
+        if (!sums) continue;
+        if (i == 0) layers_.emplace_back();
+        for (int x = 0; x < 2; ++x) {
+            layers_.back().begin[x] = states_.size();
+            states_.insert(states_.end(), alive_[x].begin(), alive_[x].end());
+            layers_.back().end[x] = states_.size();
+        }
+    }
+    if (sums) finish_sums();
+}
+
+void PairSplit::extend(std::size_t i, bool sums) {
+    const auto c = child_[i];
+    float switched[2] = {kImpossible, kImpossible}, stay[2] = {kImpossible, kImpossible};
+    float top = kImpossible;
+    for (int x = 0; x < 2; ++x) {
+        gain_[x].clear();
+        if (content_[x][i] == kImpossible) continue;
+        for (const auto& other : alive_[1 - x]) {  // c goes to x, the child before it went to the other
+            const float gain = step(x, at(other.j), c) + content_[x][i];
+            gain_[x].push_back(gain);
+            if (other.score + gain <= switched[x]) continue;
+            switched[x] = other.score + gain;
+            came_from_[x][i] = other.j;
+        }
+        top = std::max(top, switched[x]);
+        if (alive_[x].empty()) continue;
+        stay[x] =
+            step(x, child_[i - 1], c) + content_[x][i];  // c goes on in the chain of the child before it
+        for (const auto& own : alive_[x]) top = std::max(top, own.score + stay[x]);
+    }
+    const float rise = top - top_;
+    top_ = top;
+    double entered[2] = {0, 0};
+    if (sums) {
+        auto& layer = layers_.emplace_back();
+        for (int x = 0; x < 2; ++x) {
+            layer.switches[x] = switch_weight_.size();
+            layer.entered[x] = !gain_[x].empty();
+            layer.stay_weight[x] = std::exp(stay[x] - rise);
+            for (std::size_t k = 0; k < gain_[x].size(); ++k) {
+                switch_weight_.push_back(std::exp(gain_[x][k] - rise));
+                entered[x] += alive_[1 - x][k].forward * switch_weight_.back();
+            }
+        }
+    }
+    for (int x = 0; x < 2; ++x) {
+        std::size_t kept = 0;
+        for (const auto& own : alive_[x]) {
+            const float score = own.score + stay[x];
+            if (score < top - kFar) continue;
+            alive_[x][kept++] = {own.j, score, sums ? own.forward * layers_.back().stay_weight[x] : 0.0};
+        }
+        alive_[x].resize(kept);
+        if (switched[x] >= top - kFar) alive_[x].push_back({i, switched[x], entered[x]});
+    }
+}
+
+void PairSplit::finish_sums() {
+    const auto& last = layers_.back();
+    std::vector<float>& scores = gain_[0];
+    scores.clear();
+    float top = kImpossible;
+    for (int x = 0; x < 2; ++x) {
+        for (auto s = last.begin[x]; s < last.end[x]; ++s) {
+            scores.push_back(finish(x, child_.back()) + finish(1 - x, at(states_[s].j)));
+            top = std::max(top, scores.back());
+        }
+    }
+    finish_weight_.clear();
+    for (const float score : scores) finish_weight_.push_back(std::exp(score - top));
+}
+
 float PairSplit::best() {
     if (listed_) {
         build_lattice();
         return lattice_.best(side_);
     }
-    // value_[x][j]: best score with child i in chain x and the other chain ending in child j-1 (0: at its start).
+    follow(false);
     const std::size_t n = child_.size();
-    for (int x = 0; x < 2; ++x) {
-        value_[x].assign(n + 1, kImpossible);
-        came_from_[x].assign(n + 1, 0);
-    }
-    for (int x = 0; x < 2; ++x) {
-        if (content_[x][0] > kImpossible) value_[x][0] = step(x, kStart, child_[0]) + content_[x][0];
-    }
-    for (std::size_t i = 1; i < n; ++i) {
-        const auto c = child_[i];
-        float switched[2] = {kImpossible, kImpossible};
-        for (int y = 0; y < 2; ++y) {  // c goes to y, the child before it went to the other
-            if (content_[y][i] == kImpossible) continue;
-            const auto& other = value_[1 - y];
-            for (std::size_t j = 0; j < i; ++j) {
-                if (other[j] == kImpossible) continue;
-                const float score = other[j] + step(y, at(j), c);
-                if (score > switched[y]) {
-                    switched[y] = score;
-                    came_from_[y][i] = static_cast<std::int32_t>(j);
-                }
-            }
-            switched[y] += content_[y][i];
-        }
-        for (int x = 0; x < 2; ++x) {  // c goes on in the chain of the child before it
-            const float gain =
-                content_[x][i] == kImpossible ? kImpossible : step(x, child_[i - 1], c) + content_[x][i];
-            for (std::size_t j = 0; j < i; ++j) value_[x][j] += gain;
-            value_[x][i] = switched[x];
-        }
-    }
     float top = kImpossible;
     int x = 0;
     std::size_t j = 0;
     for (int side = 0; side < 2; ++side) {
-        for (std::size_t k = 0; k < n; ++k) {
-            if (value_[side][k] == kImpossible) continue;
-            const float score = value_[side][k] + finish(side, child_[n - 1]) + finish(1 - side, at(k));
-            if (score > top) top = score, x = side, j = k;
+        if (alive_[side].empty()) continue;
+        const float own = finish(side, child_[n - 1]);
+        for (const auto& state : alive_[side]) {
+            const float score = state.score + own + finish(1 - side, at(state.j));
+            if (score > top) top = score, x = side, j = state.j;
         }
     }
     side_.assign(n, 0);
     for (std::size_t i = n; i > 0;) {  // children j+1 .. i (1-based) are in x
         while (i > j) side_[--i] = static_cast<std::uint8_t>(x);
         if (i == 0) break;
-        j = static_cast<std::size_t>(came_from_[x][i]);
+        j = came_from_[x][i];
         x = 1 - x;
     }
     return top - loaded_score();
-}
-
-void PairSplit::run_forward() {
-    const std::size_t n = child_.size();
-    forward_.assign(n * 2 * (n + 1), kNever);
-    switch_.assign(n * 2 * (n + 1), kImpossible);
-    for (int x = 0; x < 2; ++x) {
-        stay_[x].assign(n, kImpossible);
-        if (content_[x][0] > kImpossible)
-            forward_[cell(0, x, 0)] = step(x, kStart, child_[0]) + content_[x][0];
-    }
-    for (std::size_t i = 1; i < n; ++i) {
-        for (int x = 0; x < 2; ++x) {
-            if (content_[x][i] == kImpossible) continue;
-            stay_[x][i] = step(x, child_[i - 1], child_[i]) + content_[x][i];
-            double total = kNever;
-            for (std::size_t j = 0; j < i; ++j) {
-                const double own = forward_[cell(i - 1, x, j)];
-                if (own != kNever) forward_[cell(i, x, j)] = own + stay_[x][i];
-                const double other = forward_[cell(i - 1, 1 - x, j)];
-                if (other == kNever) continue;
-                const float gain = step(x, at(j), child_[i]) + content_[x][i];
-                switch_[cell(i, x, j)] = gain;
-                total = log_add(total, other + gain);
-            }
-            forward_[cell(i, x, i)] = total;
-        }
-    }
 }
 
 void PairSplit::marginals(std::vector<double>& belongs_to_q) {
@@ -169,39 +202,38 @@ void PairSplit::marginals(std::vector<double>& belongs_to_q) {
         lattice_.marginals(belongs_to_q);
         return;
     }
-    run_forward();
+    follow(true);
     const std::size_t n = child_.size();
-    backward_.assign(forward_.size(), kNever);
-    for (int x = 0; x < 2; ++x) {
-        for (std::size_t j = 0; j < n; ++j) {
-            if (forward_[cell(n - 1, x, j)] == kNever) continue;
-            backward_[cell(n - 1, x, j)] = finish(x, child_[n - 1]) + finish(1 - x, at(j));
-        }
-    }
-    for (std::size_t i = n - 1; i > 0; --i) {
-        for (int x = 0; x < 2; ++x) {
-            for (std::size_t j = 0; j < i; ++j) {
-                if (forward_[cell(i - 1, x, j)] == kNever) continue;
-                double value = kNever;
-                if (stay_[x][i] > kImpossible) value = stay_[x][i] + backward_[cell(i, x, j)];
-                if (switch_[cell(i, 1 - x, j)] > kImpossible) {
-                    value = log_add(value, switch_[cell(i, 1 - x, j)] + backward_[cell(i, 1 - x, i)]);
-                }
-                backward_[cell(i - 1, x, j)] = value;
-            }
-        }
-    }
     belongs_to_q.assign(n, 0.0);
-    for (std::size_t i = 0; i < n; ++i) {
-        double mass[2] = {kNever, kNever};
+    // Sums over all splits from a state on, of the layer at hand, by j.
+    for (auto& backward : backward_) backward.assign(n, 0.0);
+    for (int x = 0, k = 0; x < 2; ++x) {
+        for (auto s = layers_.back().begin[x]; s < layers_.back().end[x]; ++s, ++k) {
+            backward_[x][states_[s].j] = finish_weight_[static_cast<std::size_t>(k)];
+        }
+    }
+    for (std::size_t i = n; i-- > 0;) {
+        const auto& layer = layers_[i];
+        double mass[2] = {0, 0};
         for (int x = 0; x < 2; ++x) {
-            for (std::size_t j = 0; j <= i; ++j) {
-                const double f = forward_[cell(i, x, j)];
-                if (f != kNever) mass[x] = log_add(mass[x], f + backward_[cell(i, x, j)]);
+            for (auto s = layer.begin[x]; s < layer.end[x]; ++s) {
+                mass[x] += states_[s].forward * backward_[x][states_[s].j];
             }
         }
-        if (mass[1] == kNever) continue;
-        belongs_to_q[i] = mass[0] == kNever ? 1.0 : 1.0 / (1.0 + std::exp(mass[0] - mass[1]));
+        if (mass[1] > 0) belongs_to_q[i] = mass[1] / (mass[0] + mass[1]);
+        if (i == 0) break;
+        const double entered[2] = {backward_[0][i], backward_[1][i]};
+        const auto& before = layers_[i - 1];
+        for (int x = 0; x < 2; ++x) {
+            const auto from = before.begin[x];
+            for (auto s = from; s < before.end[x]; ++s) {
+                auto& here = backward_[x][states_[s].j];
+                here *= layer.stay_weight[x];
+                if (layer.entered[1 - x]) {
+                    here += switch_weight_[layer.switches[1 - x] + (s - from)] * entered[1 - x];
+                }
+            }
+        }
     }
 }
 

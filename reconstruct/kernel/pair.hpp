@@ -3,7 +3,7 @@
 // The n children of the two chains, in order of begin, each go to one of the two parents (where it is a candidate).
 // The state after child i is (chain that took i, last child of the other chain), so the best of all 2^n splits is
 // found in O(n^2) steps, and so are the exact marginals. The second "parent" may be nobody: then children are shared
-// between a parent and the orphans.
+// between a parent and the orphans. A state that is kFar nats worse than the best after the same child is not followed.
 #pragma once
 
 #include <algorithm>
@@ -50,11 +50,25 @@ private:
     float step(int side, std::int32_t previous, std::int32_t next) const;
     float finish(int side, std::int32_t last) const;
     float loaded_score() const;
-    void run_forward();
-    std::size_t cell(std::size_t i, int x, std::size_t j) const noexcept {
-        return (i * 2 + static_cast<std::size_t>(x)) * (child_.size() + 1) + j;
-    }
+    // Follows all splits, child by child. `sums`: with what marginals() and draw() need.
+    void follow(bool sums);
+    void extend(std::size_t i, bool sums);
+    void finish_sums();
+    void build_lattice();
     std::int32_t at(std::size_t j) const noexcept { return j == 0 ? kStart : child_[j - 1]; }
+
+    // The latest child is in chain x, the other chain ends in child j-1 (0: at its start).
+    struct State {
+        std::size_t j = 0;
+        float score = 0;     // of the best split that leads here
+        double forward = 0;  // sum over all of them, relative to the best score of the layer
+    };
+    struct Layer {                     // after each child, by x
+        std::size_t begin[2], end[2];  // in states_
+        std::size_t switches[2];       // in switch_weight_: one for each state of the other chain before
+        double stay_weight[2] = {0, 0};
+        bool entered[2] = {false, false};  // whether the child may change to chain x
+    };
 
     const Problem& problem_;
     const Candidates& candidates_;
@@ -63,13 +77,15 @@ private:
     std::vector<std::int32_t> child_;
     std::vector<std::uint8_t> held_by_, side_;
     std::vector<float> content_[2];  // -inf where the child is no candidate of that parent
-    std::vector<float> value_[2], fresh_[2];
-    std::vector<std::int32_t> came_from_[2];
-    std::vector<double> forward_, backward_;
-    std::vector<float> switch_, stay_[2];
+    float top_ = 0;                  // best score in the layer at hand
+    std::vector<State> alive_[2];    // states of the layer at hand, by j
+    std::vector<std::size_t> came_from_[2];
+    std::vector<float> gain_[2];
+    std::vector<Layer> layers_;
+    std::vector<State> states_;
+    std::vector<double> switch_weight_, finish_weight_, backward_[2];
     bool listed_ = false;  // one of the two fans out: the lattice answers
     Lattice lattice_;
-    void build_lattice();
     std::uint64_t too_large_ = 0;
 };
 
@@ -80,38 +96,38 @@ bool PairSplit::draw(Uniform&& uniform) {
         lattice_.draw(uniform, side_);
         return side_ != held_by_;
     }
-    run_forward();
+    follow(true);
     const std::size_t n = child_.size();
-    // Picks index k with probability proportional to exp(log_weight(k)).
-    auto pick = [&](std::size_t count, auto&& log_weight) {
-        double top = -std::numeric_limits<double>::infinity(), total = 0;
-        for (std::size_t k = 0; k < count; ++k) top = std::max(top, log_weight(k));
-        for (std::size_t k = 0; k < count; ++k) total += std::exp(log_weight(k) - top);
+    // Picks index k with probability proportional to weight(k).
+    auto pick = [&](std::size_t count, auto&& weight) {
+        double total = 0;
+        for (std::size_t k = 0; k < count; ++k) total += weight(k);
         double left = uniform() * total;
         std::size_t last = 0;
         for (std::size_t k = 0; k < count; ++k) {
-            const double weight = std::exp(log_weight(k) - top);
-            if (weight <= 0) continue;
+            const double here = weight(k);
+            if (here <= 0) continue;
             last = k;
-            if ((left -= weight) < 0) break;
+            if ((left -= here) < 0) break;
         }
         return last;
     };
-    const std::size_t state = pick(2 * n, [&](std::size_t k) {
-        const int x = static_cast<int>(k / n);
-        const double f = forward_[cell(n - 1, x, k % n)];
-        return std::isinf(f) ? f : f + finish(x, child_[n - 1]) + finish(1 - x, at(k % n));
-    });
-    int x = static_cast<int>(state / n);
-    std::size_t j = state % n;
+    const State* last = &states_[layers_.back().begin[0]];
+    const std::size_t state =
+        pick(finish_weight_.size(), [&](std::size_t k) { return last[k].forward * finish_weight_[k]; });
+    int x = state < layers_.back().end[0] - layers_.back().begin[0] ? 0 : 1;
+    std::size_t j = last[state].j;
     side_.assign(n, 0);
     for (std::size_t i = n; i > 0;) {
         while (i > j) side_[--i] = static_cast<std::uint8_t>(x);
         if (i == 0) break;
         // Child i (0-based: the first one in x) switched to x; where had x ended before?
-        j = pick(i, [&](std::size_t k) {
-            return forward_[cell(i - 1, 1 - x, k)] + static_cast<double>(switch_[cell(i, x, k)]);
-        });
+        const auto& before = layers_[i - 1];
+        const auto from = before.begin[1 - x];
+        const double* weight = &switch_weight_[layers_[i].switches[x]];
+        const auto k = pick(before.end[1 - x] - from,
+                            [&](std::size_t way) { return states_[from + way].forward * weight[way]; });
+        j = states_[from + k].j;
         x = 1 - x;
     }
     return side_ != held_by_;
