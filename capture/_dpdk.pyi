@@ -15,4 +15,6 @@ class Capture(_native.Capture):
         keep_text: bool,
         port_map: Mapping[int, int],
         handed_over: bool,
+        tls_keylog: str,
+        tls_key_wait_ns: int,
     ) -> Capture: ...

@@ -32,6 +32,8 @@ class Capture:
         keep_text: bool,
         port_map: Mapping[int, int],
         handed_over: bool,
+        tls_keylog: str,
+        tls_key_wait_ns: int,
         dissect: bool,
     ) -> Capture: ...
     @staticmethod

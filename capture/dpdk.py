@@ -49,6 +49,8 @@ def open_device(
     keep_text: bool,
     port_map: Mapping[int, int],
     handed_over: bool,
+    tls_keylog: str,
+    tls_key_wait_ns: int,
 ) -> _native.Capture:
     """A capture on `device`; DPDK can be set up once in a process. Raises TapscopeError or SourceError."""
     try:
@@ -69,4 +71,6 @@ def open_device(
         keep_text=keep_text,
         port_map=port_map,
         handed_over=handed_over,
+        tls_keylog=tls_keylog,
+        tls_key_wait_ns=tls_key_wait_ns,
     )

@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 
 from tapscope.capture import _native, dpdk
-from tapscope.capture.read import CaptureTables, as_tapscope_error, checked_ports, checked_salt
+from tapscope.capture.read import (
+    CaptureTables,
+    as_tapscope_error,
+    checked_keylog,
+    checked_ports,
+    checked_salt,
+)
 from tapscope.capture.spool import Spool, SpoolBound
 from tapscope.store.errors import ExitCode, TapscopeError
 
@@ -31,6 +37,8 @@ SEGMENT_SECONDS = 0.5
 """Rows lie in memory for so long: with the time it takes to write them, killing loses less than a second."""
 IDLE_SECONDS = 10.0
 """Without new rows a segment (with the counters) is written so often."""
+KEY_WAIT_NS = 2_000_000_000
+"""A TLS connection waits so long for secrets that are not in the key log yet."""
 WAITING_SEGMENTS = 4
 """Segments that may wait for the disk; beyond it, rows gather in the engine."""
 WAITING_ROWS = 8_000_000
@@ -56,7 +64,8 @@ class LiveSettings:
     `filter` is a BPF expression, `write` a pcap file that gets every packet, in turns as `rotation` says;
     `ring_bytes` is the size of the kernel's ring, `clock` libpcap's name of a time stamp type ("": the
     kernel's), `fanout` the number of a group of processes that share an interface. `seconds` and `packets`
-    end the capture, None: never."""
+    end the capture, None: never. `tls_keylog` is a file into which somebody writes TLS secrets meanwhile (in
+    the format of SSLKEYLOGFILE): a connection waits `tls_keylog_wait_ns` at most for its own."""
 
     interface: str
     seconds: float | None = None
@@ -72,6 +81,8 @@ class LiveSettings:
     keep_text: bool = False
     port_map: Mapping[int, int] = field(default_factory=dict)
     queues: int = 1
+    tls_keylog: str | Path | None = None
+    tls_keylog_wait_ns: int = KEY_WAIT_NS
 
 
 @dataclass
@@ -319,6 +330,7 @@ class _Writer:
 
 
 def _open(settings: LiveSettings, salt: bytes, *, handed_over: bool, dissect: bool) -> _native.Capture:
+    keylog = checked_keylog(settings.tls_keylog)
     if settings.interface.startswith(dpdk.PREFIX):
         if settings.filter:
             raise TapscopeError(
@@ -334,6 +346,8 @@ def _open(settings: LiveSettings, salt: bytes, *, handed_over: bool, dissect: bo
             keep_text=settings.keep_text,
             port_map=checked_ports(settings.port_map),
             handed_over=handed_over,
+            tls_keylog=keylog,
+            tls_key_wait_ns=settings.tls_keylog_wait_ns,
         )
     else:
         capture = _native.Capture.of_interfaces(
@@ -348,6 +362,8 @@ def _open(settings: LiveSettings, salt: bytes, *, handed_over: bool, dissect: bo
             keep_text=settings.keep_text,
             port_map=checked_ports(settings.port_map),
             handed_over=handed_over,
+            tls_keylog=keylog,
+            tls_key_wait_ns=settings.tls_keylog_wait_ns,
             dissect=dissect,
         )
     if settings.write is not None:

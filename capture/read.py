@@ -68,8 +68,9 @@ def read_files(
 
     `salt` (16 bytes, random when None) keys the evidence hashes; `port_map` gives the Protocol of a TCP port
     where content is not to decide; `limits` overrides bounds of the engine (reorder_packets, held_bytes,
-    held_bytes_of_stream, connections), the reorder_window_ns of merging (10 ms), or adds the UDP port of a
-    tunnel (vxlan_port, geneve_port).
+    held_bytes_of_stream, connections), the reorder_window_ns of merging (10 ms), how long a TLS connection
+    waits for secrets of a log that grows (tls_key_wait_ns, 0), or adds the UDP port of a tunnel (vxlan_port,
+    geneve_port).
     `tls_keylog` is a file with TLS secrets in the format of SSLKEYLOGFILE; secrets inside pcapng files are
     used, too. `threads` share the connections of files between them (0: as many as usable cores, at most 4);
     the tables are the same for any number. Ctrl-C ends the reading; what was read is returned with
@@ -86,7 +87,7 @@ def read_files(
             checked_ports(port_map),
             progress,
             dict(limits or {}),
-            _keylog(tls_keylog),
+            checked_keylog(tls_keylog),
             _usable(threads, paths),
         )
     except _native.SourceError as error:
@@ -101,7 +102,8 @@ def _usable(threads: int, paths: Sequence[str | os.PathLike[str]]) -> int:
     return threads or min(len(os.sched_getaffinity(0)), 4)
 
 
-def _keylog(path: str | os.PathLike[str] | None) -> str:
+def checked_keylog(path: str | os.PathLike[str] | None) -> str:
+    """The path of a TLS key log as the engine wants it; None: "". Raises TapscopeError."""
     if path is None:
         return ""
     try:

@@ -57,6 +57,8 @@ class LiveOptions:
     spool_age_ns: int | None = None
     sync: bool = False
     parent: int | None = None
+    tls_keylog: Path | None = None
+    tls_keylog_wait_ns: int = 2_000_000_000
 
 
 def interfaces() -> list[str]:
@@ -100,6 +102,8 @@ def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str,
         promiscuous=options.promiscuous,
         keep_text=options.keep_text,
         port_map=port_codes(options.port_map),
+        tls_keylog=options.tls_keylog,
+        tls_keylog_wait_ns=options.tls_keylog_wait_ns,
     )
     control = Control(parent=options.parent)
     with _signals(control):
@@ -231,6 +235,8 @@ def _arguments(options: LiveOptions, spool: Path) -> list[str]:
         ("-Z", options.user),
         ("--duration", None if options.seconds is None else f"{options.seconds * 1e9:.0f}ns"),
         ("--spool-size", None if options.spool_bytes is None else f"{options.spool_bytes / 1000}KB"),
+        ("--tls-keylog", options.tls_keylog),
+        ("--tls-keylog-wait", f"{options.tls_keylog_wait_ns}ns"),
         ("--spool-age", None if options.spool_age_ns is None else f"{options.spool_age_ns}ns"),
         ("--port-map", ",".join(f"{port}={name}" for port, name in options.port_map.items()) or None),
     ):

@@ -27,6 +27,14 @@ KEEP_TEXT = click.option(
 )
 
 
+TLS_KEYLOG = click.option(
+    "--tls-keylog",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Secrets of TLS connections, as SSLKEYLOGFILE writes them.",
+)
+
+
 class Duration(click.ParamType):  # type: ignore[type-arg]  # older click has no argument here
     """A length of time with its unit; int ns."""
 
@@ -82,4 +90,14 @@ PORT_MAP = click.option(
     default="",
     metavar="PORT=PROTOCOL,...",
     help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
+)
+
+TLS_KEYLOG_WAIT = click.option(
+    "--tls-keylog-wait",
+    "tls_keylog_wait_ns",
+    type=Duration(),
+    default="2s",
+    show_default=True,
+    metavar="TIME",
+    help="While packets come, a TLS connection waits so long for secrets that are not in the key log yet.",
 )

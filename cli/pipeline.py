@@ -39,6 +39,8 @@ class TraceOptions:
     keep_text: bool = False
     keep_evidence: bool = False
     tls_keylog: Path | None = None
+    tls_keylog_wait_ns: int = 2_000_000_000
+    """With `follow`: a TLS connection waits so long for secrets that are not in the log yet."""
     reorder_window_ns: int = 10_000_000
     follow: bool = False
     self_check: bool = True
@@ -134,7 +136,10 @@ def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progre
             keep_text=options.keep_text,
             port_map=port_codes(options.port_map),
             tls_keylog=options.tls_keylog,
-            limits={"reorder_window_ns": options.reorder_window_ns},
+            limits={
+                "reorder_window_ns": options.reorder_window_ns,
+                "tls_key_wait_ns": options.tls_keylog_wait_ns if options.follow else 0,
+            },
             threads=options.threads,
             progress=told(progress, "reading packets"),
         )

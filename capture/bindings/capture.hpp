@@ -135,10 +135,14 @@ private:
 };
 
 // What a capture of packets as they come is set up with. `handed_over`: drain() is called while packets come, not only
-// behind finish().
+// behind finish(). `tls_keylog` is opened here, empty: none; connections wait `tls_key_wait_ns` for their secrets.
 inline Settings live_settings(const py::bytes& salt, bool keep_text, const PortMap& port_map,
-                              bool handed_over) {
+                              bool handed_over, const std::string& tls_keylog, std::int64_t tls_key_wait_ns) {
     Settings settings = make_settings(salt, keep_text, port_map);
+    if (!tls_keylog.empty()) {
+        settings.tls_keys = std::make_shared<TlsKeyLog>(tls_keylog, TlsKeyLog::Keep::newest);
+        settings.limits.tls_key_wait_ns = tls_key_wait_ns;
+    }
     settings.limits.reorder_ns = 1'000'000'000;  // a live tap must not keep messages back for long
     settings.limits.handed_over = handed_over;
     return settings;

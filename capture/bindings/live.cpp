@@ -13,8 +13,10 @@ std::unique_ptr<Capture> of_interfaces(const std::vector<std::string>& interface
                                        const std::string& filter, int ring_bytes, bool promiscuous,
                                        const std::string& clock, int fanout, const py::bytes& salt,
                                        bool keep_text, const PortMap& port_map, bool handed_over,
+                                       const std::string& tls_keylog, std::int64_t tls_key_wait_ns,
                                        bool dissect) {
-    auto capture = std::make_unique<Capture>(live_settings(salt, keep_text, port_map, handed_over));
+    auto capture = std::make_unique<Capture>(
+        live_settings(salt, keep_text, port_map, handed_over, tls_keylog, tls_key_wait_ns));
     std::vector<std::unique_ptr<LiveInput>> inputs;
     for (const std::string& interface : interfaces)
         inputs.push_back(std::make_unique<LiveSource>(
@@ -51,7 +53,8 @@ void define_live(py::module_& m) {
         .def_static("of_interfaces", &of_interfaces, py::kw_only(), py::arg("interfaces"), py::arg("snaplen"),
                     py::arg("filter"), py::arg("ring_bytes"), py::arg("promiscuous"), py::arg("clock"),
                     py::arg("fanout"), py::arg("salt"), py::arg("keep_text"), py::arg("port_map"),
-                    py::arg("handed_over"), py::arg("dissect"))
+                    py::arg("handed_over"), py::arg("tls_keylog"), py::arg("tls_key_wait_ns"),
+                    py::arg("dissect"))
         .def_static("of_files", &of_files, py::kw_only(), py::arg("paths"), py::arg("salt"),
                     py::arg("keep_text"), py::arg("port_map"), py::arg("limits"));
     m.def("drop_privileges", &drop_privileges, py::arg("user"));

@@ -42,6 +42,8 @@ void set_limits(Settings& settings, const std::unordered_map<std::string, std::i
             limits.held_bytes_of_stream = static_cast<std::size_t>(value);
         else if (name == "connections")
             limits.connections = static_cast<std::size_t>(value);
+        else if (name == "tls_key_wait_ns")
+            limits.tls_key_wait_ns = value;
         else if (name == "reorder_window_ns")
             settings.reorder_window_ns = value;
         else if (name == "vxlan_port")
@@ -143,9 +145,9 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
                     const std::unordered_map<std::string, std::int64_t>& limits,
                     const std::string& tls_keylog, unsigned threads) {
     Settings settings = make_settings(salt, keep_text, port_map);
+    set_limits(settings, limits);
     settings.tls_keys = std::make_shared<TlsKeyLog>(tls_keylog);
     settings.tls_keys->refresh();
-    set_limits(settings, limits);
     const Pulse::WhileWaiting waiting;
     const Read read{paths, settings, progress};
     threads = std::min(threads, ShardedEngine::kMaxEngines);

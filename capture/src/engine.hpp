@@ -50,6 +50,7 @@ public:
     void packets(std::span<const Packet> batch) {
         std::array<Segment, kAhead> segments;
         std::array<std::uint32_t, kAhead> others;  // packets before it that are no segments
+        tracker_.look_for_keys();
         while (!batch.empty()) {
             const std::size_t n = std::min(batch.size(), kAhead);
             std::size_t decoded = 0;

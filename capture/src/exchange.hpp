@@ -145,8 +145,11 @@ struct Exchange {
     bool pipelined = false;        // the client was seen to send a request before the answer to the last
     bool pipelines = false;        // the same, ever
     bool endpoint_known = false;
-    bool asked_all = false;    // the stream to the server is over
-    bool lost_inside = false;  // the loss of lost_begin took the end of a message that was begun
+    bool asked_all = false;      // the stream to the server is over
+    bool lost_inside = false;    // the loss of lost_begin took the end of a message that was begun
+    bool keys_may_come = false;  // secrets that are not in the key log may still be written there
+    bool keys_awaited =
+        false;  // the dissector waits for them: it is to get no more bytes until they are there
     StandingRequests standing;
     std::uint64_t lost_begin = 0;  // last loss in the stream to the client that hid message borders
     std::uint64_t lost_end = 0;

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, Duration, Size
+from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYLOG_WAIT, Duration, Size
 
 
 @click.command(short_help="Record or trace packets of an interface, for minutes or for days.")
@@ -123,6 +123,8 @@ from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, Duration, Size
     show_default=True,
     help="Receive queues of a DPDK device.",
 )
+@TLS_KEYLOG
+@TLS_KEYLOG_WAIT
 @PORT_MAP
 @KEEP_TEXT
 @click.option("--end-with", "parent", type=int, hidden=True, help="Parent process to end with.")
@@ -150,6 +152,8 @@ def capture(
     file_count: int | None,
     clock: str,
     fanout: int | None,
+    tls_keylog: Path | None,
+    tls_keylog_wait_ns: int,
     port_map: dict[int, str],
     keep_text: bool,
     parent: int | None,
@@ -202,6 +206,8 @@ def capture(
         file_count=file_count or 0,
         clock=clock,
         fanout=fanout,
+        tls_keylog=tls_keylog,
+        tls_keylog_wait_ns=tls_keylog_wait_ns,
         promiscuous=not quiet_mode,
         user=user,
         filter=" ".join(filter_),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, Duration
+from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYLOG_WAIT, Duration
 from tapscope.cli.output import note, print_json, progress_bar
 from tapscope.store.codes import EvidenceMode
 
@@ -41,12 +41,8 @@ from tapscope.store.codes import EvidenceMode
     "--window", type=Duration(), default="50ms", show_default=True, help="Width of the load windows."
 )
 @PORT_MAP
-@click.option(
-    "--tls-keylog",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Secrets of TLS connections, as SSLKEYLOGFILE writes them.",
-)
+@TLS_KEYLOG
+@TLS_KEYLOG_WAIT
 @click.option(
     "--reorder-window",
     type=Duration(),
@@ -107,6 +103,7 @@ def trace(
     window: int,
     port_map: dict[int, str],
     tls_keylog: Path | None,
+    tls_keylog_wait_ns: int,
     reorder_window: int,
     threads: int,
     keep_text: bool,
@@ -154,6 +151,7 @@ def trace(
         keep_text,
         keep_evidence,
         tls_keylog,
+        tls_keylog_wait_ns,
         reorder_window,
         follow,
         self_check and not thread_logs,

@@ -235,6 +235,16 @@ bool Conversation::take_proxy_header(Half& half, Bytes& bytes, bool joined, std:
     return !kept.empty();
 }
 
+void Conversation::look_for_keys(bool may_still_come) {
+    exchange_.keys_awaited = false;
+    exchange_.keys_may_come = may_still_come;
+    recorder_.attach(exchange_);
+    for (const Direction direction : {Direction::to_server, Direction::to_client}) {
+        Half& half = halves_[static_cast<unsigned>(direction)];
+        if (half.keeps()) parse_kept(direction, half);
+    }
+}
+
 void Conversation::gap(Direction direction, std::uint64_t missing) {
     MessageSide& side = exchange_.at(direction);
     Half& half = halves_[static_cast<unsigned>(direction)];

@@ -54,6 +54,11 @@ public:
         lines(dissector_);
     }
 
+    // While TLS waits for its secrets, bytes() and gap() must not be called.
+    bool awaits_keys() const noexcept { return exchange_.keys_awaited; }
+    // Goes on if they are there now, or without them when they will not come.
+    void look_for_keys(bool may_still_come);
+
     Exchange& exchange() noexcept { return exchange_; }
 
 private:

@@ -104,7 +104,7 @@ struct TlsState {
         return at(direction).ciphered && !at(direction).unreadable && (session || !looked_up);
     }
 
-    void look_up(Recorder& recorder);
+    bool look_up(Recorder& recorder);
     void read_hello(Direction direction, Bytes body, Recorder& recorder);
     void read_client_hello(Fields& fields);
     bool read_server_hello(Fields& fields);
@@ -156,7 +156,7 @@ Parsed TlsDissector::parse(Direction direction, Bytes bytes, Recorder& recorder)
         state.read_hello(direction, bytes.subspan(kHeader, size - kHeader), recorder);
     } else if (type != kChangeCipherSpec && state.can_open(direction)) {
         if (bytes.size() < size) return {};
-        if (!state.looked_up) state.look_up(recorder);
+        if (!state.looked_up && !state.look_up(recorder)) return {};
         if (state.session) return state.open(direction, bytes.first(size), recorder);
     }
     if (type == kChangeCipherSpec && state.hello.version != 0x0304) half.ciphered = true;
@@ -164,15 +164,27 @@ Parsed TlsDissector::parse(Direction direction, Bytes bytes, Recorder& recorder)
     return {Step::ok, size};
 }
 
-void TlsState::look_up(Recorder& recorder) {
-    looked_up = true;
+// Are there secrets? False: not yet.
+bool TlsState::look_up(Recorder& recorder) {
     TlsSecrets secrets;
-    const char* why = "tls.no_secrets";
-    if (recorder.tls_keys && client_hello_seen && recorder.tls_keys->find(hello.client_random, secrets))
-        session = TlsSession::make(hello, secrets, why);
+    const char* const none = "tls.no_secrets";
+    const char* why = none;
+    if (recorder.tls_keys && client_hello_seen) {
+        if (recorder.tls_keys->find(hello.client_random, secrets))
+            session = TlsSession::make(hello, secrets, why);
+        // Those of TLS 1.3 come line by line.
+        const bool more = why == none || why == TlsSession::kNotEnough;
+        if (!session && more && recorder.attached().keys_may_come) {
+            recorder.attached().keys_awaited = true;
+            return false;
+        }
+    }
+    looked_up = true;
+    recorder.attached().keys_awaited = false;
     recorder.counters.add(session ? "tls.decrypted" : why, 1, Unit::connections);
     if (session && !nested) nested = std::make_unique<Nested>(recorder);
     if (!session) nested.reset();
+    return true;
 }
 
 void TlsState::read_hello(Direction direction, Bytes body, Recorder& recorder) {
@@ -311,7 +323,7 @@ Parsed TlsState::find_border(Direction direction, Bytes bytes, Recorder& recorde
         if (!is_header(rest) || record_size(rest) == kHeader) continue;
         // Data is never sent in the clear: the change of ciphers was among what was lost.
         if (rest[0] == kApplicationData && hello.version == 0x0303) mine.ciphered = true;
-        if (mine.ciphered && !looked_up) look_up(recorder);
+        if (mine.ciphered && !looked_up && !look_up(recorder)) break;
         if (!mine.ciphered || !session || mine.unreadable || rest[0] == kChangeCipherSpec) break;
         const std::size_t size = record_size(rest);
         if (rest.size() < size) break;
@@ -327,6 +339,7 @@ Parsed TlsState::find_border(Direction direction, Bytes bytes, Recorder& recorde
         return {Step::ok, at_byte + size};
     }
     recorder.remainder(direction, "tls.cut_by_gap");
+    if (recorder.attached().keys_awaited) return {Step::ok, at_byte};
     if (at_byte + kHeader <= bytes.size() && (!mine.ciphered || !session || mine.unreadable)) {
         mine.lost = false;
         mine.missing = 0;

@@ -1,12 +1,16 @@
 #include "dissect/tls_keys.hpp"
 
-#include <fstream>
-#include <sstream>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 namespace tapscope {
 namespace {
 
 constexpr std::size_t kMaxSecret = 64;  // SHA-512; master secrets have 48 bytes
+constexpr std::size_t kBlock = 256 * 1024, kMaxLine = 64 * 1024;
 
 int nibble(char c) noexcept {
     if (c >= '0' && c <= '9') return c - '0';
@@ -44,6 +48,14 @@ Secret* secret_of(TlsSecrets& secrets, std::string_view label) noexcept {
 
 }  // namespace
 
+TlsKeyLog::TlsKeyLog(std::string path, Keep keep) : path_(std::move(path)), keep_(keep) {
+    if (!path_.empty()) file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+}
+
+TlsKeyLog::~TlsKeyLog() {
+    if (file_ >= 0) close(file_);
+}
+
 void TlsKeyLog::add(std::string_view text) {
     const std::lock_guard guard(mutex_);
     add_lines(text);
@@ -68,9 +80,17 @@ void TlsKeyLog::add_lines(std::string_view text) {
         }
         TlsSecrets unused;
         if (secret_of(unused, label) == nullptr) continue;
-        if (connections_.size() >= kMaxConnections && !connections_.contains(key)) {
-            ++refused_.beyond_bound;
-            continue;
+        if (!connections_.contains(key)) {
+            if (keep_ == Keep::newest) {
+                if (order_.size() >= kNewest) {
+                    connections_.erase(order_.front());
+                    order_.pop_front();
+                }
+                order_.push_back(key);
+            } else if (connections_.size() >= kMaxConnections) {
+                ++refused_.beyond_bound;
+                continue;
+            }
         }
         *secret_of(connections_[key], label) = std::move(secret);
     }
@@ -91,19 +111,33 @@ bool TlsKeyLog::refresh() {
 }
 
 bool TlsKeyLog::read_on() {
-    if (path_.empty()) return false;
-    std::ifstream file(path_, std::ios::binary);
-    if (!file || !file.seekg(static_cast<std::streamoff>(read_to_))) return false;
-    std::ostringstream text;
-    text << file.rdbuf();
-    std::string fresh = std::move(text).str();
-    const std::size_t whole = fresh.rfind('\n') == std::string::npos ? 0 : fresh.rfind('\n') + 1;
-    read_to_ += whole;
-    add_lines(std::string_view(fresh).substr(0, whole));
+    struct stat now{};
+    if (file_ < 0 || fstat(file_, &now) != 0) return false;
+    const auto size = static_cast<std::uint64_t>(now.st_size);
+    if (size < tried_to_) read_to_ = tried_to_ = 0;
+    if (size == tried_to_) return false;
+    std::string text;
+    while (true) {
+        const std::size_t have = text.size();
+        text.resize(have + kBlock);
+        const ssize_t got = pread(file_, text.data() + have, kBlock, static_cast<off_t>(read_to_ + have));
+        text.resize(have + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+        if (got <= 0) break;
+        const std::size_t whole = text.rfind('\n') + 1;  // 0 when there is none
+        add_lines(std::string_view(text).substr(0, whole));
+        read_to_ += whole;
+        text.erase(0, whole);
+        if (text.size() > kMaxLine) {  // no line of a key log: what comes until its end is none either
+            ++refused_.unreadable;
+            read_to_ += text.size();
+            text.clear();
+        }
+    }
+    tried_to_ = read_to_ + text.size();
     // A line without its end may still be being written, or be the last of a file that was cut: it is tried, read
     // again whenever the file is, and not counted.
     const Refused before = refused_;
-    add_lines(std::string_view(fresh).substr(whole));
+    add_lines(text);
     refused_ = before;
     return true;
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -23,13 +24,19 @@ struct TlsSecrets {
 };
 
 // Filled from a key log file (which may grow while a capture runs) and from decryption secrets blocks of pcapng.
-// Bounded: with more than kMaxConnections the log is not read on. Safe to use from several threads.
+// Bounded: with more than kMaxConnections the log is not read on, and of a live capture's only the newest kNewest are
+// kept. Safe to use from several threads.
 class TlsKeyLog {
 public:
-    static constexpr std::size_t kMaxConnections = 1'000'000;
+    static constexpr std::size_t kMaxConnections = 1'000'000, kNewest = 200'000;
+    enum class Keep : std::uint8_t { first, newest };
 
-    // Reads `path` now, and what was appended to it whenever a look-up finds nothing. Empty: no file.
-    explicit TlsKeyLog(std::string path = {}) : path_(std::move(path)) {}
+    // Of `path` is read what was appended to it whenever a look-up finds nothing. Empty: no file. The file is opened
+    // once: the right to do so may be given up afterwards.
+    explicit TlsKeyLog(std::string path = {}, Keep keep = Keep::first);
+    ~TlsKeyLog();
+    TlsKeyLog(const TlsKeyLog&) = delete;
+    TlsKeyLog& operator=(const TlsKeyLog&) = delete;
 
     // Lines that gave no secret, so far.
     struct Refused {
@@ -41,7 +48,8 @@ public:
     void add(std::string_view text);
     // True when a client with this random has any secret here.
     bool find(const ClientRandom& random, TlsSecrets& secrets);
-    // Reads the file on from where it ended last; false when it cannot be read.
+    // Reads the file on from where it ended last; false when there is nothing new. One that got shorter is read again
+    // from its start.
     bool refresh();
     Refused refused() const {
         const std::lock_guard guard(mutex_);
@@ -64,7 +72,11 @@ private:
 
     mutable std::mutex mutex_;
     std::string path_;
-    std::uint64_t read_to_ = 0;
+    Keep keep_;
+    int file_ = -1;
+    std::uint64_t read_to_ = 0;       // behind the last whole line
+    std::uint64_t tried_to_ = 0;      // a line without its end was tried up to here
+    std::deque<ClientRandom> order_;  // Keep::newest: of connections_, the oldest first
     Refused refused_;
     std::unordered_map<ClientRandom, TlsSecrets, Hash> connections_;
 };

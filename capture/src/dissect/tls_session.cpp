@@ -119,7 +119,7 @@ std::unique_ptr<TlsSession> TlsSession::make(const TlsHello& hello, const TlsSec
         why = "tls.cipher_not_read";
         return nullptr;
     }
-    why = "tls.secrets_not_enough";
+    why = kNotEnough;
     if (!session->version13_) {
         if (secrets.master.empty() || !session->expand_key_block(hello, secrets.master)) return nullptr;
         return session;

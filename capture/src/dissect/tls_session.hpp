@@ -35,6 +35,7 @@ public:
         std::uint32_t size;
     };
 
+    static constexpr const char* kNotEnough = "tls.secrets_not_enough";
     // Null when this suite or version cannot be read or the secrets are not enough; `why` is then a counter's name.
     static std::unique_ptr<TlsSession> make(const TlsHello& hello, const TlsSecrets& secrets,
                                             const char*& why);

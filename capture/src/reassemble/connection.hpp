@@ -23,8 +23,9 @@ struct alignas(64) Connection {
     bool plain = false;  // nothing held, both sides anchored and open: the fast path applies
     bool syn_seen = false, syn_ack_seen = false;
     bool reset = false, closing = false, finished = false;
-    bool queued = false;  // a look at it is due
-    Stream stream[2];     // by side of the key
+    bool queued = false;         // a look at it is due
+    bool awaiting_keys = false;  // the same for secrets
+    Stream stream[2];            // by side of the key
     std::int64_t last_ns = -1;
     std::uint64_t hash = 0;
     std::uint32_t generation = 0;  // of this slot of the pool: tells old queue entries

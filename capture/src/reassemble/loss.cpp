@@ -58,6 +58,7 @@ void Tracker::log_due(std::uint64_t packet, std::uint64_t due) {
 void Tracker::tick(std::int64_t now_ns) {
     now_ns_ = std::max(now_ns_, now_ns);
     look_at_due();
+    look_for_keys();
 }
 
 // Is there something that later packets, or their absence, decide?
@@ -75,7 +76,7 @@ void Tracker::look_at(std::uint32_t index) {
     Connection& connection = at(index);
     const bool late_ones_came = packets_ - connection.closing_packet >= limits_.reorder_packets ||
                                 now_ns_ - connection.last_ns >= limits_.reorder_ns;
-    if (connection.closing && late_ones_came) return finish_connection(index);
+    if (connection.closing && late_ones_came && !awaits_keys(connection)) return finish_connection(index);
     if (packets_ - connection.first_packet >= limits_.reorder_packets ||
         now_ns_ - connection.first_ns >= limits_.reorder_ns)
         resolve_start(connection);
@@ -88,7 +89,7 @@ void Tracker::look_at(std::uint32_t index) {
 bool Tracker::declare_missing(Connection& connection, unsigned side, bool force) {
     Stream& mine = connection.stream[side];
     const Stream& peer = connection.stream[side ^ 1];
-    if (!mine.anchored || mine.ended) return false;
+    if (!mine.anchored || mine.ended || (!force && awaits_keys(connection))) return false;
     const auto waited = [&](std::uint64_t since_packet, std::int64_t since_ns) {
         return force || packets_ - since_packet >= limits_.reorder_packets ||
                now_ns_ - since_ns >= limits_.reorder_ns;
@@ -137,6 +138,7 @@ void Tracker::missing(Connection& connection, unsigned side, std::uint64_t end, 
     Stream& mine = connection.stream[side];
     const std::uint64_t bytes = end - mine.next;
     if (!connection.conversation) open_conversation(connection);
+    give_up_keys(connection);
     connection.conversation->gap(connection.direction(side), bytes);
     mine.next = end;
     mine.missing += bytes;
@@ -151,6 +153,7 @@ void Tracker::missing(Connection& connection, unsigned side, std::uint64_t end, 
 
 // Delivers everything that is held, whatever is missing before it.
 void Tracker::give_up_waiting(Connection& connection) {
+    give_up_keys(connection);
     resolve_start(connection);
     while (true) {
         drain(connection);

@@ -67,6 +67,8 @@ void Tracker::segment(const Segment& s, std::uint32_t guess) {
             mine.seen += s.captured;
             connection.conversation->bytes(connection.direction(s.side), {s.payload, s.captured}, s.time_ns,
                                            acked);
+            if (connection.conversation->awaits_keys()) [[unlikely]]
+                settle(connection, index);
             return;
         }
     }
@@ -329,6 +331,7 @@ void Tracker::open_conversation(Connection& connection) {
     connection.conversation =
         std::make_unique<Conversation>(recorder_, static_cast<std::int32_t>(connection.id), fixed);
     Exchange& exchange = connection.conversation->exchange();
+    exchange.keys_may_come = limits_.tls_key_wait_ns > 0;
     for (const unsigned side : {0u, 1u})
         exchange.at(connection.direction(side)).base_seq = connection.stream[side].base_seq;
     const std::string endpoint =
@@ -379,6 +382,7 @@ void Tracker::deliver_front(Connection& connection, unsigned side) {
 // Delivers everything that may be delivered; of two sides that both may, the older packet first.
 void Tracker::drain(Connection& connection) {
     while (true) {
+        if (awaits_keys(connection)) return;
         unsigned best = 2;
         for (const unsigned side : {0u, 1u}) {
             Stream& mine = connection.stream[side];
@@ -414,6 +418,7 @@ void Tracker::settle(Connection& connection, std::uint32_t index) {
     const Stream& b = connection.stream[1];
     connection.plain = a.anchored && b.anchored && !a.has_held() && !b.has_held() && !a.fin_seen &&
                        !b.fin_seen && !connection.reset && a.packets > 0 && b.packets > 0 &&
+                       !awaits_keys(connection) &&
                        (!connection.syn_ack_seen || connection.established_ns >= 0);
     if (connection.plain && connection.conversation)
         for (const unsigned side : {0u, 1u})
@@ -423,6 +428,8 @@ void Tracker::settle(Connection& connection, std::uint32_t index) {
         connection.closing = true;
         connection.closing_packet = packets_;
     }
+    if (awaits_keys(connection)) [[unlikely]]
+        await_keys(connection, index);
     if (connection.closing || waiting(connection)) queue(connection, index);
     for (Stream& stream : connection.stream)
         if (stream.held && (stream.held->bytes() > limits_.held_bytes_of_stream ||

@@ -37,7 +37,8 @@ struct Limits {
     std::size_t connections = 1'000'000;              // tracked at once; beyond it the idlest are dropped
     std::int64_t remember_closed_ns = 3'000'000'000;  // a closed connection's late packets are recognised
     std::size_t remember_closed = 16 * 1024;
-    bool handed_over = false;  // rows are handed over while packets come (Engine::drain)
+    std::int64_t tls_key_wait_ns = 0;  // TLS connections wait so long for secrets (live captures set it)
+    bool handed_over = false;          // rows are handed over while packets come (Engine::drain)
 };
 
 class AddressList {
@@ -104,6 +105,11 @@ public:
     std::uint64_t packets() const noexcept { return packets_; }
     // Time went by without packets (live captures).
     void tick(std::int64_t now_ns);
+    // TLS connections that wait for secrets go on if they are there now, or if they waited long enough.
+    void look_for_keys() {
+        if (!awaiting_keys_.empty()) [[unlikely]]
+            look_for_awaited_keys();
+    }
     // The end of the input: everything that waits is delivered, everything open is ended.
     void finish();
     // Before rows are handed over.
@@ -118,6 +124,10 @@ private:
         std::int64_t time_ns;
         std::uint32_t index, generation;
     };
+    struct AwaitingKeys {
+        std::uint32_t index, generation;
+        std::int64_t since_ns;
+    };
     struct Opened {
         std::uint32_t index, generation;
         unsigned described = 0;  // times its row was handed over
@@ -126,6 +136,7 @@ private:
     static constexpr unsigned kDescribedAlone = 8;   // times that a connection without a known protocol is
     static constexpr unsigned kDescribeRounds = 60;  // within so many times every open connection is
     static constexpr std::size_t kMaxListeners = 64 * 1024;
+    static constexpr std::size_t kMaxAwaitingKeys = 16 * 1024;
 
     Connection& at(std::uint32_t index) noexcept { return (*pool_[index / kChunk])[index % kChunk]; }
     const Connection& at(std::uint32_t index) const noexcept {
@@ -174,6 +185,14 @@ private:
     void keep_alive(Connection& connection, const Segment& segment);
     bool in_own_space(std::uint32_t index, const Segment& segment);
 
+    // awaited_keys.cpp: TLS connections whose secrets may still come
+    static bool awaits_keys(const Connection& connection) noexcept {
+        return connection.conversation != nullptr && connection.conversation->awaits_keys();
+    }
+    void await_keys(Connection& connection, std::uint32_t index);
+    void look_for_awaited_keys();
+    void give_up_keys(Connection& connection);
+
     // loss.cpp: what is declared missing, and when
     void look_at_due();
     void set_next_due() noexcept;
@@ -197,9 +216,10 @@ private:
     std::vector<std::uint32_t> free_;
     std::uint32_t pool_used_ = 0;
     RecentSegments recent_;
-    std::uint32_t own_spaces_ = 0;  // connections tracked whose key has a space
-    std::deque<Due> due_;           // connections to look at, in order of time
-    std::vector<Due> round_;        // those of them that are looked at now
+    std::uint32_t own_spaces_ = 0;            // connections tracked whose key has a space
+    std::deque<Due> due_;                     // connections to look at, in order of time
+    std::vector<Due> round_;                  // those of them that are looked at now
+    std::deque<AwaitingKeys> awaiting_keys_;  // in order of time
     RowLog* log_ = nullptr;
     std::deque<Due> forget_;  // finished connections that are still recognised
     std::unordered_map<std::uint64_t, std::uint32_t>
