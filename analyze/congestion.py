@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from tapscope.analyze.main_sequence import FullPeriods, Steps, main_sequence
@@ -64,11 +66,11 @@ def intervention(load: Float, throughput: Float, *, bins: int = BINS, draws: int
     used = np.isfinite(load) & np.isfinite(throughput) & (load > 0)
     load, throughput = load[used], throughput[used]
     if len(load) < SAMPLES_PER_BIN * FEWEST_SLOPES:
-        return _not_reached(f"{len(load)} windows with load are too few")
+        return not_reached(f"{len(load)} windows with load are too few")
     bins = int(min(bins, max(len(load) // SAMPLES_PER_BIN, FEWEST_SLOPES)))
     found = _intervene(load, throughput, bins)
     if found is None:
-        return _not_reached("throughput grows with load over the whole range", _slope(load, throughput))
+        return not_reached("throughput grows with load over the whole range", _slope(load, throughput))
     n_star, slope, capacity = found
     drawn = _block_draws(
         len(load), draws, lambda rows: (_intervene(load[rows], throughput[rows], bins) or (np.nan,))[0]
@@ -93,11 +95,17 @@ def _intervene(load: Float, throughput: Float, bins: int) -> tuple[float, float,
     mean = np.cumsum(delta) / n
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.sqrt(np.maximum(np.cumsum(delta**2) - n * mean**2, 0.0) / (n - 1))
-        bound = mean - student.ppf(0.95, n - 1) * spread
+        bound = mean - _t_quantiles(len(n)) * spread
     below = np.flatnonzero((n >= FEWEST_SLOPES) & (bound < TOLERANCE * delta[0]))
     if not len(below):
         return None
     return float(ld[below[0]]), float(delta[0]), float(tp[below[0] :].mean())
+
+
+@lru_cache
+def _t_quantiles(samples: int) -> Float:
+    """95 % quantile of Student's t for means of 1 to so many samples."""
+    return np.asarray(student.ppf(0.95, np.arange(samples)), dtype=np.float64)
 
 
 def plateau(
@@ -112,25 +120,22 @@ def plateau(
     """
     total = float(walk.work.sum())
     if total <= 0 or not seconds_per_work > 0:
-        return _not_reached("no call was completed")
+        return not_reached("no call was completed")
     slope = 1 / seconds_per_work
     found = _first_full(walk, seconds_per_work, total)
     if found is None:
-        return _not_reached("the node was hardly ever full", slope)
+        return not_reached("the node was hardly ever full", slope)
     n_star, level, length, work = found
     sequence = main_sequence(walk)
     above = sequence.level >= level
     rising = _rise(sequence.level[above], sequence.seconds[above], sequence.work[above]) / slope
     if rising > TOLERANCE:
-        return _not_reached(f"throughput still rises by {rising:.0%} of its first slope", slope)
-    drawn = _block_draws(
-        len(work), draws, lambda rows: float(work[rows].sum() / length[rows].sum()) * seconds_per_work
-    )
+        return not_reached(f"throughput still rises by {rising:.0%} of its first slope", slope)
+    drawn = _block_sums(work, draws) / _block_sums(length, draws) * seconds_per_work
     drawn *= 1 + relative_error * np.random.default_rng(SEED).standard_normal(len(drawn))
     low, high = _interval(drawn, n_star)
-    reason = (
-        f"measured with {level:.3g} calls and more inside, {length.sum():.3g} s of {walk.seconds[-1]:.3g} s"
-    )
+    full, whole = length.sum(), walk.length_ns / 1e9
+    reason = f"measured with {level:.3g} calls and more inside, {full:.3g} s of {whole:.3g} s"
     return CongestionPoint(n_star, low, high, True, slope, slope * n_star, reason)
 
 
@@ -145,7 +150,7 @@ def _first_full(walk: Steps, seconds_per_work: float, total: float) -> Full | No
     Every COARSE-th level is tried, and then those before the first that fits or has too little work.
     """
     periods = FullPeriods(walk)
-    levels = np.unique(np.geomspace(1.5, max(float(walk.inside.max()), 1.5), 200).round(1)).tolist()
+    levels = np.unique(np.geomspace(1.5, max(float(walk.up.max()), 1.5), 200).round(1)).tolist()
     for first in range(0, len(levels), COARSE):
         *before, last = levels[first : first + COARSE]
         found = _at_level(periods, last, seconds_per_work, total)
@@ -185,13 +190,28 @@ def _slope(load: Float, throughput: Float) -> float:
     return float(throughput.sum() / load.sum())
 
 
-def _block_draws(n: int, draws: int, estimate: Callable[[np.ndarray], float]) -> Float:
-    """Estimates on resampled rows, drawn in runs of n / 50 neighbours."""
-    random = np.random.default_rng(SEED)
+def _blocks(n: int, draws: int) -> tuple[NDArray[np.int64], int]:
+    """First rows of blocks of n / 50 neighbours, resampled: as many of each draw as make n rows; and their
+    length."""
     run = max(n // 50, 1)
-    starts = random.integers(0, n, size=(draws, -(-n // run)))
-    rows = (starts[:, :, None] + np.arange(run)) % n
-    return np.array([estimate(row.ravel()[:n]) for row in rows], dtype=np.float64)
+    return np.random.default_rng(SEED).integers(0, n, size=(draws, -(-n // run))), run
+
+
+def _block_draws(n: int, draws: int, estimate: Callable[[np.ndarray], float]) -> Float:
+    """Estimates on resampled rows."""
+    starts, run = _blocks(n, draws)
+    rows = ((start[:, None] + np.arange(run)).ravel()[:n] % n for start in starts)
+    return np.array([estimate(row) for row in rows], dtype=np.float64)
+
+
+def _block_sums(values: Float, draws: int) -> Float:
+    """Sums of the values of resampled rows: those of `_block_draws`, told from prefix sums."""
+    n = len(values)
+    starts, run = _blocks(n, draws)
+    before = np.concatenate([np.zeros(1), np.cumsum(np.concatenate([values, values[:run]]))])
+    length = np.full(starts.shape[1], run)
+    length[-1] = n - run * (len(length) - 1)
+    return np.asarray((before[starts + length] - before[starts]).sum(axis=1), dtype=np.float64)
 
 
 def _interval(drawn: Float, value: float) -> tuple[float, float]:
@@ -202,6 +222,6 @@ def _interval(drawn: Float, value: float) -> tuple[float, float]:
     return float(min(low, value)), float(max(high, value))
 
 
-def _not_reached(reason: str, slope: float = float("nan")) -> CongestionPoint:
+def not_reached(reason: str, slope: float = float("nan")) -> CongestionPoint:
     nan = float("nan")
     return CongestionPoint(nan, nan, nan, False, slope, nan, reason)

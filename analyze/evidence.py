@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int, Stays, level, mean_inside
+from tapscope.analyze.calls import Read
+from tapscope.analyze.inside import Int, mean_inside
 from tapscope.analyze.metrics import METRICS, Place, usual
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
 from tapscope.analyze.tcp import syns_without_answer
 from tapscope.hostmon.fuse import by_window, host_of_node, stop_share
-from tapscope.store.codes import CallFlag
 from tapscope.store.runfile import RunFile
 
 HALF_A_CALL = 0.5
@@ -85,49 +84,47 @@ def first_of(run: RunFile, host: str, places: tuple[Place, ...], edges_ns: Int) 
 
 def node_evidence(
     logs: Logs,
-    tables: Mapping[str, Mapping[str, NDArray[Any]]],
-    stay: Stays,
+    read: Read,
     loads: list[NodeLoad],
     node: int,
     states: Mapping[str, NDArray[np.bool_]],
 ) -> Evidence:
     """Everything that is known of a node.
 
-    `tables` has calls and connections; `states` says for every window of `logs.edges_ns` whether
-    the node was "stalled" and whether it was full but "slow".
+    `states` says for every window of `logs.edges_ns` whether the node was "stalled" and whether it was full
+    but "slow".
     """
-    calls, connections = tables["calls"], tables["connections"]
+    calls, connections, stay = read.calls, read.connections, read.stay
     edges = logs.edges_ns
-    here = (calls["server_node"] == node) & stay.arrived
-    done = (calls["server_node"] == node) & stay.departed
+    at = read.at(node)
     found = dict(logs.of(node))
     most_below, waiting, pool = {}, np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
-    for below in np.unique(calls["server_node"][calls["client_node"] == node]):
-        made = (calls["client_node"] == node) & (calls["server_node"] == below) & stay.inside
-        begin, end = np.sort(stay.begin_ns[made]), np.sort(stay.end_ns[made])
-        most = int(level(begin, end, begin).max(initial=0))
-        opened = mean_inside(begin, end, edges)
+    for below, made in read.made(node).items():
+        most = int(made.met.max(initial=0))
+        opened = made.mean(edges)
         waiting += opened
         if most >= 2:
-            most_below[logs.names[int(below)]] = most
+            most_below[logs.names[below]] = most
             pool = np.maximum(pool, np.minimum(opened / (most - HALF_A_CALL), 1.0))
     if most_below:
         found["pool"] = pool
         found["waiting"] = waiting
-    found["arrivals"] = _count(stay.begin_ns[here], edges)
+    found["arrivals"] = _count(at.begin_ns, edges) + _count(read.unknown_end(node), edges)
     for name, windows in states.items():
         found[name] = windows.astype(np.float64)
-    addresses = np.unique(connections["server_addr"][np.unique(calls["conn"][here])])
+    used = np.zeros(len(connections["server_addr"]), dtype=np.bool_)
+    used[calls["conn"][at.rows]] = True
+    addresses = np.unique(connections["server_addr"][used])
     dropped = syns_without_answer(connections)
     hit = dropped[np.isin(connections["server_addr"][dropped], addresses)]
     found["refused"] = _count(connections["syn_ns"][hit], edges)
-    touched = (calls["server_node"] == node) | (calls["client_node"] == node)
-    again = touched & stay.inside & ((calls["flags"] & CallFlag.RETRANSMITTED) != 0)
+    again = read.resent
+    again = again[(calls["server_node"][again] == node) | (calls["client_node"][again] == node)]
     found["resent"] = mean_inside(stay.begin_ns[again], stay.end_ns[again], edges)
     _shared(found)
     return Evidence(
         own_load=next(one.own for one in loads if one.node == node),
-        throughput=_count(stay.end_ns[done], edges),
+        throughput=_count(at.inside.end_ns[at.departed[at.by_end]], edges),
         series=found,
         most_below=most_below,
     )
@@ -150,4 +147,5 @@ def _shared(found: dict[str, Float]) -> None:
 
 
 def _count(at_ns: Int, edges: Int) -> Float:
-    return np.diff(np.searchsorted(np.sort(at_ns), edges)).astype(np.float64)
+    """How many of these times, which are in order, lie in each window."""
+    return np.diff(np.searchsorted(at_ns, edges)).astype(np.float64)

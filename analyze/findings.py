@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,11 @@ from tapscope.analyze.calls import Read, read_calls
 from tapscope.analyze.candidates import Candidate, Ranker, Scene, ranked
 from tapscope.analyze.evidence import Evidence, Logs, node_evidence
 from tapscope.analyze.held import Separator
-from tapscope.analyze.load import Int, Stays, stays, window_edges
+from tapscope.analyze.inside import Int
+from tapscope.analyze.load import window_edges
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
 from tapscope.analyze.metrics import METRICS, usual
-from tapscope.analyze.node_state import node_state
+from tapscope.analyze.node_state import NodeState, node_state
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
 from tapscope.analyze.tcp import syns_without_answer
@@ -105,45 +105,46 @@ def why_none(run: RunFile) -> str:
     )
 
 
-def findings(run: RunFile, *, width_ns: int = WINDOW_NS, read: Read | None = None) -> list[Finding]:
+def findings(
+    run: RunFile,
+    *,
+    width_ns: int = WINDOW_NS,
+    read: Read | None = None,
+    states: Mapping[int, NodeState] | None = None,
+) -> list[Finding]:
     """All episodes of a run in order of time. A run in which nothing happened gives none, nor does one
-    without a common clock. `read` are the run's calls, where they were read before."""
+    without a common clock. `read` are the run's calls, and `states` of nodes in windows of `width_ns`, where
+    they were worked out before."""
     if not one_clock(run):
         return []
     read = read or read_calls(run)
     if not len(read.calls["conn"]):
         return []
-    return _Search(run, read, width_ns).findings()
+    return _Search(run, read, width_ns, states or {}).findings()
 
 
 class _Search:
     """Tables and series of one run while its findings are made."""
 
-    def __init__(self, run: RunFile, read: Read, width_ns: int) -> None:
-        calls, connections = read.calls, read.connections
-        tables = {"calls": calls, "connections": connections, "nodes": run.read_table("nodes")}
-        self.tables: Mapping[str, Mapping[str, NDArray[Any]]] = tables
-        self.stay: Stays = stays(calls, connections["closed_ns"])
-        self.delay = read.intra_node_ns
-        served = np.unique(calls["server_node"])
+    def __init__(self, run: RunFile, read: Read, width_ns: int, states: Mapping[int, NodeState]) -> None:
+        self.read, self.states = read, states
         self.width_ns = width_ns
-        self.edges = window_edges(
-            int(self.stay.begin_ns.min()), int(self.stay.end_ns.max()), width_ns, nodes=len(served)
-        )
-        self.loads: list[NodeLoad] = node_loads(calls, self.stay, self.edges)
-        self.entries = entry_nodes(tables["nodes"], calls)
-        self.depth = tables["nodes"]["depth"]
+        first, last = int(read.stay.begin_ns.min()), int(read.stay.end_ns.max())
+        self.edges = window_edges(first, last, width_ns, nodes=len(read.nodes))
+        self.loads: list[NodeLoad] = node_loads(read, self.edges)
+        nodes = run.read_table("nodes")
+        self.entries = entry_nodes(nodes, read.calls)
+        self.depth = nodes["depth"]
         self.logs = Logs(run, self.edges)
         self.classes = run.classes()
-        self.dropped = syns_without_answer(connections)
+        self.dropped = syns_without_answer(read.connections)
         self.known: dict[int, tuple[Evidence, Separator]] = {}
         self.rankers: dict[tuple[int, int], Ranker] = {}
         self.quiet = np.ones(len(self.edges) - 1, dtype=np.bool_)
 
     def findings(self) -> list[Finding]:
-        calls, connections = self.tables["calls"], self.tables["connections"]
         found = find_episodes(
-            transactions(calls, connections, self.entries),
+            transactions(self.read.calls, self.read.connections, self.entries),
             self.loads,
             self.edges,
             self.entries,
@@ -220,16 +221,16 @@ class _Search:
     def _evidence(self, node: int) -> tuple[Evidence, Separator]:
         """Of a node, worked out once for all its episodes."""
         if node not in self.known:
-            state = node_state(
-                self.tables["calls"], self.stay, self.delay, node, width_ns=self.width_ns, states_only=True
-            )
+            state = self.states.get(node)
+            if state is None:
+                state = node_state(self.read.work(node), width_ns=self.width_ns, states_only=True)
             halted = _on(state.edges_ns, state.state == WindowState.STALLED, self.edges)
             slow = state.speeds.of_window == 0
             states = {"stalled": halted}
             if len(state.speeds.throughput) > 1:
                 states["slow"] = _on(state.edges_ns, slow, self.edges)
-            seen = node_evidence(self.logs, self.tables, self.stay, self.loads, node, states)
-            separator = Separator(self.tables["calls"], self.stay, node, self.classes)
+            seen = node_evidence(self.logs, self.read, self.loads, node, states)
+            separator = Separator(self.read.at(node), self.classes)
             self.known[node] = seen, separator
         return self.known[node]
 
@@ -238,8 +239,7 @@ class _Search:
         to it were at their limit or the origin stood still; one that used the CPU which the origin did not
         get, where they share a machine; one above that handed a burst of calls down."""
         if named in (LIMIT, STOOD_STILL):
-            made = self.tables["calls"]["client_node"] == origin
-            called = set(np.unique(self.tables["calls"]["server_node"][made]).tolist())
+            called = set(self.read.made(origin))
             own = {rise.node: rise for rise in path}[origin]
             # What rushes down after a halt comes later than it.
             return [
@@ -268,7 +268,7 @@ class _Search:
         return [one for one in travel(self.loads, origin, first, last, self.width_ns) if one.node in on_path]
 
     def _overflowed(self, first: int, last: int) -> list[tuple[int, int, int]]:
-        connections = self.tables["connections"]
+        connections = self.read.connections
         at = np.searchsorted(
             connections["syn_ns"][self.dropped], (self.edges[max(first - 1, 0)], self.edges[last])
         )

@@ -7,15 +7,14 @@ name one thing (a table, or a class of calls) wait, and those that do not are se
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int, Stays
-from tapscope.analyze.service_time import Float
+from tapscope.analyze.inside import Int
+from tapscope.analyze.node_calls import NodeCalls
 
 TABLE = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+([\w.`\"]+)", re.IGNORECASE)
 PREPARED = re.compile(r"PREPARE\b", re.IGNORECASE)
@@ -50,19 +49,14 @@ class Held:
 class Separator:
     """Calls of one node with the usual stay of their classes, and what each class names."""
 
-    def __init__(
-        self, calls: Mapping[str, NDArray[Any]], stay: Stays, node: int, classes: Sequence[tuple[int, str]]
-    ) -> None:
-        rows = np.flatnonzero((calls["server_node"] == node) & stay.inside)
-        rows = rows[np.argsort(stay.begin_ns[rows], kind="stable")]
-        self._begin: Int = stay.begin_ns[rows]
-        self._end: Int = stay.end_ns[rows]
-        self._longest = int((self._end - self._begin).max(initial=0))
-        kinds, self._column = np.unique(calls["class_id"][rows], return_inverse=True)
+    def __init__(self, at: NodeCalls, classes: Sequence[tuple[int, str]]) -> None:
+        self._begin, self._end, self._column = at.begin_ns, at.end_ns, at.column
         took = self._end - self._begin
-        usual = _medians(took, self._column, len(kinds))
-        self._held = took > np.maximum(HELD_TIMES * usual, LEAST_HELD_NS)[self._column]
-        texts = [classes[kind][1] if kind >= 0 else "" for kind in kinds.tolist()]
+        self._longest = int(took.max(initial=0))
+        usual = np.array([_lower_median(took[rows]) for rows in at.by_class()], dtype=np.float64)
+        least = np.maximum(HELD_TIMES * usual, LEAST_HELD_NS)
+        self._held = took > least[self._column]
+        texts = [classes[kind][1] if kind >= 0 else "" for kind in at.classes.tolist()]
         self._names = [_names(text) for text in texts]
 
     def overdue(self, begin_ns: int, end_ns: int) -> float:
@@ -108,12 +102,10 @@ def _names(text: str) -> set[str]:
     return {text} | {table.strip('`"') for table in TABLE.findall(text)}
 
 
-def _medians(values: Int, column: NDArray[np.int64], groups: int) -> Float:
-    """Lower median of the values of each group, which all have some."""
-    order = np.lexsort((values, column))
-    count = np.bincount(column, minlength=groups)
-    middle = np.cumsum(count) - count + (count - 1) // 2
-    return values[order[middle]].astype(np.float64)
+def _lower_median(values: Int) -> int:
+    """Of one value and more."""
+    middle = (len(values) - 1) // 2
+    return int(np.partition(values, middle)[middle])
 
 
 def _compare(name: str, held: int, naming: int, all_held: int, calls: int) -> Held:

@@ -5,29 +5,21 @@ ICDCS 2013, III-A: an integral of the step function, not a sample); throughput i
 the window (III-B, before normalisation to work units). A stay is half open, [arrive_ns, depart_ns): first
 byte of the request to last byte of the response at the tap.
 
-Edge rules, each of them counted by `stays`:
-* a call without an answer that was still open when the connection or the capture ended stays until the
-  earliest of: the next call on its connection, the end of the connection, the end of the capture
-  (`load.open_until_end`);
-* a call whose response fell into a gap of the capture left at an unknown time and is not in the load, because
-  counting it to the end would raise the queue for good (`load.lost_response_excluded`); it counts as an
-  arrival;
-* a call that departs before it arrives is not counted at all (`load.negative_stay_excluded`);
-* calls that arrived before the capture began are unknown to the tap: in the first moments, up to the longest
-  response time, the load is a lower bound.
+Which calls count is told by `tapscope.analyze.stays`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.calls import Read
+from tapscope.analyze.inside import Int, by_window
+from tapscope.analyze.node_calls import NodeCalls
 from tapscope.store import tables
-from tapscope.store.codes import CallFlag
 from tapscope.store.errors import TapscopeError
 
 WINDOW_NS = 50_000_000
@@ -35,109 +27,6 @@ WINDOW_NS = 50_000_000
 
 MAX_ROWS = 40_000_000
 """More windows than this are refused: they would need more memory than a workstation has."""
-
-Int = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Stays:
-    """When each call was inside its node. Arrays have the length of `calls`; times int64 ns."""
-
-    begin_ns: Int
-    end_ns: Int
-    arrived: NDArray[np.bool_]  # counts as an arrival
-    inside: NDArray[np.bool_]  # counts in the load
-    departed: NDArray[np.bool_]  # its departure was seen
-    counters: list[tuple[str, int, str]]
-
-
-def stays(calls: Mapping[str, NDArray[Any]], connection_end_ns: Int | None = None) -> Stays:
-    """Apply the edge rules of this module to a calls table.
-
-    `connection_end_ns` (one per row of connections) sharpens the end of unanswered calls; -1 = not closed.
-    """
-    begin = np.asarray(calls["arrive_ns"], dtype=np.int64)
-    end = np.array(calls["depart_ns"], dtype=np.int64)
-    flags = calls["flags"]
-    departed = end >= 0
-    negative = (departed & (end < begin)) | (begin < 0)
-    lost = ~departed & ((flags & CallFlag.LOST_RESPONSE) != 0)
-    still_open = ~departed & ~lost & ~negative
-    if still_open.any():
-        rows = np.flatnonzero(still_open)
-        close = _next_on_connection(calls["conn"], begin, rows)
-        np.minimum(close, max(int(begin.max()), int(end.max())), out=close)
-        if connection_end_ns is not None and len(connection_end_ns):
-            closed = connection_end_ns[calls["conn"][rows]]
-            close = np.where(closed >= begin[rows], np.minimum(close, closed), close)
-        end[rows] = close
-    counters = [
-        ("load.open_until_end", int(still_open.sum()), "calls"),
-        ("load.lost_response_excluded", int((lost & ~negative).sum()), "calls"),
-        ("load.negative_stay_excluded", int(negative.sum()), "calls"),
-    ]
-    return Stays(begin, end, ~negative, ~negative & ~lost, departed & ~negative, counters)
-
-
-def _next_on_connection(conn: NDArray[Any], begin: Int, rows: Int) -> Int:
-    """Arrival of the next call on the same connection, of calls in `rows`; the largest int64 without one.
-
-    Only the calls on their connections are sorted: most calls are answered.
-    """
-    asked = np.zeros(int(conn.max()) + 1, dtype=np.bool_)
-    asked[conn[rows]] = True
-    these = np.flatnonzero(asked[conn])
-    order = these[np.lexsort((begin[these], conn[these]))]
-    following = np.full(len(order), np.iinfo(np.int64).max, dtype=np.int64)
-    same = conn[order[1:]] == conn[order[:-1]]
-    following[:-1][same] = begin[order[1:][same]]
-    return following[np.argsort(order, kind="stable")][np.searchsorted(these, rows)]
-
-
-def integral(begin_ns: Int, end_ns: Int, at_ns: Int) -> Int:
-    """Call-nanoseconds spent before each time of `at_ns`: the integral of the step function, exact in int64.
-
-    Sum over calls of max(0, t - begin) - max(0, t - end), from sorted times and prefix sums. Intermediate
-    products may pass 2**63 and wrap; the difference is right modulo 2**64 and itself always fits.
-    """
-    return Inside(begin_ns, end_ns).integral(at_ns)
-
-
-class Inside:
-    """Calls of a node, sorted once for several questions: arrivals and departures, each by themselves."""
-
-    def __init__(self, begin_ns: Int, end_ns: Int) -> None:
-        self.begin_ns: Int = np.sort(begin_ns)
-        self.end_ns: Int = np.sort(end_ns)
-        self._sums = _sums(self.begin_ns), _sums(self.end_ns)
-
-    def integral(self, at_ns: Int) -> Int:
-        """See `integral`."""
-        area: Int = _ramps(self.begin_ns, self._sums[0], at_ns) - _ramps(self.end_ns, self._sums[1], at_ns)
-        return area
-
-    def mean(self, edges_ns: Int) -> NDArray[np.float64]:
-        """Time-weighted mean number of calls inside, per window between neighbouring edges."""
-        mean: NDArray[np.float64] = np.diff(self.integral(edges_ns)) / np.diff(edges_ns)
-        return mean
-
-
-def _sums(values: Int) -> Int:
-    out = np.zeros(len(values) + 1, dtype=np.int64)
-    np.cumsum(values, out=out[1:])
-    return out
-
-
-def _ramps(since: Int, sums: Int, at: Int) -> Int:
-    """Sum over `since` (sorted; `sums` of the first 0, 1, ...) of max(0, at - since), modulo 2**64."""
-    count = np.searchsorted(since, at, side="right")
-    area: Int = count * at - sums[count]
-    return area
-
-
-def level(begin_ns: Int, end_ns: Int, at_ns: Int) -> Int:
-    """Calls inside at each time (right-continuous). `begin_ns` and `end_ns` are sorted, each by itself."""
-    return np.searchsorted(begin_ns, at_ns, side="right") - np.searchsorted(end_ns, at_ns, side="right")
 
 
 def window_edges(first_ns: int, last_ns: int, width_ns: int, *, nodes: int = 1) -> Int:
@@ -156,30 +45,11 @@ def window_edges(first_ns: int, last_ns: int, width_ns: int, *, nodes: int = 1) 
     return np.arange(low, high + 1, dtype=np.int64) * width_ns
 
 
-def mean_inside(begin_ns: Int, end_ns: Int, edges_ns: Int) -> NDArray[np.float64]:
-    """Time-weighted mean number of calls inside, per window between neighbouring edges."""
-    return Inside(begin_ns, end_ns).mean(edges_ns)
-
-
-def series(begin_ns: Int, end_ns: Int, edges_ns: Int) -> tuple[NDArray[np.float64], Int]:
-    """Time-weighted mean and maximum number of calls inside, per window between neighbouring edges."""
-    inside = Inside(begin_ns, end_ns)
-    begin, end = inside.begin_ns, inside.end_ns
-    load = inside.mean(edges_ns)
-    highest = level(begin, end, edges_ns[:-1])
-    # Between edges the step function can only rise at an arrival.
-    window = np.searchsorted(edges_ns, begin, side="right") - 1
-    seen = (window >= 0) & (window < len(highest))
-    np.maximum.at(highest, window[seen], level(begin, end, begin[seen]))
-    return load, highest
-
-
 def loads(
-    calls: Mapping[str, NDArray[Any]],
+    read: Read,
     nodes: Mapping[str, NDArray[Any]],
     width_ns: int = WINDOW_NS,
     *,
-    connection_end_ns: Int | None = None,
     first_ns: int | None = None,
     last_ns: int | None = None,
 ) -> tables.Table:
@@ -192,10 +62,10 @@ def loads(
     """
     if width_ns <= 0:
         raise ValueError(f"width_ns is {width_ns}; it must be positive")
-    called = np.unique(calls["server_node"])
-    if len(called) and not 0 <= called[0] <= called[-1] < tables.rows(nodes):
+    called = read.nodes
+    if called and not 0 <= called[0] <= called[-1] < tables.rows(nodes):
         raise ValueError(f"server_node {called[0]}..{called[-1]} is outside of {tables.rows(nodes)} nodes")
-    stay = stays(calls, connection_end_ns)
+    stay = read.stay
     if not stay.arrived.any():
         return tables.empty("loads")
     first = int(stay.begin_ns[stay.arrived].min()) if first_ns is None else first_ns
@@ -205,38 +75,33 @@ def loads(
         else last_ns
     )
     edges = window_edges(first, last, width_ns, nodes=len(called))
-    parts = [_node_loads(int(node), calls["server_node"] == node, stay, edges) for node in called]
-    return {c.name: np.concatenate([part[c.name] for part in parts]) for c in tables.TABLES["loads"]}
+    parts = read.of_each(lambda node: _node_loads(read.at(node), read.unknown_end(node), edges))
+    return {c.name: np.concatenate([parts[node][c.name] for node in called]) for c in tables.TABLES["loads"]}
 
 
-def _node_loads(node: int, here: NDArray[np.bool_], stay: Stays, edges: Int) -> tables.Table:
+def _node_loads(at: NodeCalls, arrived_too_ns: Int, edges: Int) -> tables.Table:
     windows = len(edges) - 1
-    inside = here & stay.inside
-    load, highest = series(stay.begin_ns[inside], stay.end_ns[inside], edges)
-    arrivals = np.diff(np.searchsorted(np.sort(stay.begin_ns[here & stay.arrived]), edges, side="left"))
-    done = np.flatnonzero(here & stay.departed)
-    done = done[np.argsort(stay.end_ns[done], kind="stable")]
-    end = stay.end_ns[done]
-    response = end - stay.begin_ns[done]
-    at_edge = np.searchsorted(end, edges, side="left")
-    completions = np.diff(at_edge)
-    total = np.diff(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(response)])[at_edge])
+    inside = at.inside
+    arrivals = np.diff(np.searchsorted(inside.begin_ns, edges))
+    arrivals += np.diff(np.searchsorted(arrived_too_ns, edges))
+    end, response = inside.end_ns, inside.end_ns - inside.begin_ns[at.by_end]
+    if not at.departed.all():
+        seen = at.departed[at.by_end]
+        end, response = end[seen], response[seen]
+    cuts = np.searchsorted(end, edges)
+    completions = np.diff(cuts)
     pit_mean = np.full(windows, np.nan)
-    np.divide(total, completions, out=pit_mean, where=completions > 0)
-    pit_max = np.full(windows, -1, dtype=np.int64)
-    window = np.searchsorted(edges, end, side="right") - 1
-    seen = (window >= 0) & (window < windows)
-    np.maximum.at(pit_max, window[seen], response[seen])
+    np.divide(by_window(np.add, response, cuts), completions, out=pit_mean, where=completions > 0)
     return {
-        "node": np.full(windows, node, dtype=np.int32),
+        "node": np.full(windows, at.node, dtype=np.int32),
         "window_ns": edges[:-1],
         "width_ns": np.diff(edges),
-        "load": load,
-        "max": highest.astype(np.int32),
+        "load": inside.mean(edges),
+        "max": inside.highest(edges).astype(np.int32),
         "arrivals": arrivals.astype(np.int32),
         "completions": completions.astype(np.int32),
         "pit_mean_ns": pit_mean,
-        "pit_max_ns": pit_max,
+        "pit_max_ns": by_window(np.maximum, response, cuts, -1),
     }
 
 

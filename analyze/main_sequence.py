@@ -9,28 +9,51 @@ were inside. `FullPeriods` goes further for the capacity, see there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int
+from tapscope.analyze.inside import Count, Inside, Int
 from tapscope.analyze.service_time import Float
 
 EXACT_LEVELS = 128
 """Levels that have a bin of their own; above, 16 bins per octave."""
 
+LIMB = 24
+"""Bits of a time that are summed at once: sums of float64 stay exact."""
+
 
 @dataclass(frozen=True)
 class Steps:
-    """Arrivals and departures of a node in order of time: `inside` calls right after `seconds` (since the
-    first).
+    """Arrivals and departures of a node, each in order of time: int64 ns since the first arrival, on a clock
+    that stands still in what is left out.
 
-    `work` is what was completed there. Before the first step nobody is inside.
+    `ended` are the departures before each arrival, `begun` the arrivals up to each departure; at one instant
+    arrivals come first, so that a call of no length is never at a level of -1. `work` is what each departure
+    completed.
     """
 
-    seconds: Float
-    inside: NDArray[np.int64]
+    begin_ns: Int
+    end_ns: Int
+    ended: Count
+    begun: Count
     work: Float
+
+    @cached_property
+    def up(self) -> Count:
+        """Calls inside right after each arrival."""
+        return np.asarray(np.arange(1, len(self.ended) + 1) - self.ended, dtype=np.int32)
+
+    @cached_property
+    def down(self) -> Count:
+        """Calls inside right after each departure."""
+        return np.asarray(self.begun - np.arange(1, len(self.begun) + 1), dtype=np.int32)
+
+    @property
+    def length_ns(self) -> int:
+        """From the first arrival to the last departure."""
+        return int(self.end_ns[-1]) if len(self.end_ns) else 0
 
 
 @dataclass(frozen=True)
@@ -46,46 +69,67 @@ class MainSequence:
         return self.work / self.seconds
 
 
-def steps(begin_ns: Int, end_ns: Int, work: Float, left_out: tuple[Int, Int] | None = None) -> Steps:
-    """Steps of calls that were inside from `begin_ns` to `end_ns`.
+def steps(inside: Inside, work: Float, left_out: tuple[Int, Int] | None = None) -> Steps:
+    """Steps of the calls of a node.
 
-    `work` is what each counts when it completes (1, or work units; 0: its departure was not seen). `left_out`
-    are begins and ends of disjoint intervals, in order: the clock does not run in them.
+    `work` is what the calls count when they complete, in order of departure (1, or work units; 0: the
+    departure was not seen). `left_out` are begins and ends of disjoint intervals, in order: the clock does
+    not run in them.
     """
-    at = np.concatenate([begin_ns, end_ns])
-    step = np.concatenate([np.ones(len(begin_ns), dtype=np.int64), -np.ones(len(end_ns), dtype=np.int64)])
-    done = np.concatenate([np.zeros(len(begin_ns)), work])
+    begin, end, ended, begun = inside.begin_ns, inside.end_ns, inside.ended, inside.begun
     if left_out is not None and len(left_out[0]):
-        at = at - _left_out_before(at, *left_out)
-    order = np.argsort(at, kind="stable")  # begins before ends: a call of no length is never at a level of -1
-    seconds = (at[order] - at.min(initial=np.iinfo(np.int64).max)) / 1e9
-    return Steps(seconds, np.cumsum(step[order]), done[order])
+        begin, within_begin = _without(begin, *left_out)
+        end, within_end = _without(end, *left_out)
+        # What happened in an interval happens at one instant now.
+        ended, begun = ended.copy(), begun.copy()
+        ended[within_begin] = np.searchsorted(end, begin[within_begin], side="left")
+        begun[within_end] = np.searchsorted(begin, end[within_end], side="right")
+    first = begin[:1] if len(begin) else np.zeros(1, dtype=np.int64)
+    return Steps(begin - first, end - first, ended, begun, work)
 
 
-def _left_out_before(at: Int, begin: Int, end: Int) -> Int:
-    whole = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(end - begin)])
-    last = np.searchsorted(begin, at, side="right")
-    inside = np.where(last > 0, np.maximum(end[np.maximum(last - 1, 0)] - at, 0), 0)
-    return whole[last] - inside
+def _without(at: Int, begin: Int, end: Int) -> tuple[Int, Int]:
+    """Times (sorted) on a clock that stands still in the intervals, and the places of those inside one."""
+    length = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(end - begin)])
+    first, last = np.searchsorted(at, begin, side="left"), np.searchsorted(at, end, side="right")
+    behind = np.diff(last, prepend=0, append=len(at))
+    out = at - np.repeat(length, behind)
+    count = last - first
+    within = np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
+    out[within] = np.repeat(begin - length[:-1], count)
+    return out, within
 
 
 def main_sequence(walk: Steps) -> MainSequence:
     """Time and work by level. A completion belongs to the level that it ends."""
-    before = np.concatenate([np.zeros(1, dtype=np.int64), walk.inside[:-1]])
-    stay = np.diff(walk.seconds, prepend=walk.seconds[:1])
-    beyond = np.log2(np.maximum(before, EXACT_LEVELS) / EXACT_LEVELS) * 16
-    bins = np.where(before < EXACT_LEVELS, before, EXACT_LEVELS + beyond.astype(np.int64))
-    seconds = np.bincount(bins, stay)
-    used = (seconds > 0) & (np.arange(len(seconds)) > 0)  # nothing is done where nobody is inside
+    levels = int(walk.up.max(initial=0)) + 2
+    entered_up = _sums(walk.up, walk.begin_ns, levels)
+    entered_down = _sums(walk.down, walk.end_ns, levels)
+    # A level is left where its neighbours are entered.
+    time = np.roll(entered_up, -1) + np.roll(entered_down, 1) - entered_up - entered_down
+    work = np.bincount(walk.down + 1, walk.work, levels)
+    level = np.arange(1, levels - 1)  # nothing is done where nobody is inside
+    seconds, work = time[1:-1] / 1e9, work[1:-1]
+    beyond = np.log2(np.maximum(level, EXACT_LEVELS) / EXACT_LEVELS) * 16
+    bins = np.where(level < EXACT_LEVELS, level, EXACT_LEVELS + beyond.astype(np.int64))
+    total = np.bincount(bins, seconds)
+    used = total > 0
     return MainSequence(
-        np.asarray(np.bincount(bins, stay * before)[used] / seconds[used], dtype=np.float64),
-        np.asarray(seconds[used], dtype=np.float64),
-        np.asarray(np.bincount(bins, walk.work)[used], dtype=np.float64),
+        np.asarray(np.bincount(bins, seconds * level)[used] / total[used], dtype=np.float64),
+        np.asarray(total[used], dtype=np.float64),
+        np.asarray(np.bincount(bins, work)[used], dtype=np.float64),
     )
 
 
+def _sums(group: NDArray[np.int32], values: Int, groups: int) -> Int:
+    """Sum of the values of each group, exact modulo 2**64."""
+    high = np.bincount(group, values >> LIMB, groups).astype(np.int64)
+    low = np.bincount(group, values & ((1 << LIMB) - 1), groups).astype(np.int64)
+    return (high << LIMB) + low
+
+
 class FullPeriods:
-    """Periods in which at least so many calls were inside, for any level: steps are sorted by level once.
+    """Periods in which at least so many calls were inside, for any level.
 
     A period counts from its first completion to its last, without the work of the first: between completions
     lie whole services. From the edge on, the first one would be seen in part only, which makes a node look
@@ -93,32 +137,21 @@ class FullPeriods:
     """
 
     def __init__(self, walk: Steps) -> None:
-        self._seconds = walk.seconds
-        up = np.diff(walk.inside, prepend=0) > 0
-        self._opens = _by_level(np.flatnonzero(up), walk.inside[up])
-        # A step down leaves the level above; it is itself a completion that counts.
-        self._closes = _by_level(np.flatnonzero(~up), walk.inside[~up] + 1)
+        self._walk = walk
         self._done = np.concatenate([np.zeros(1), np.cumsum(walk.work)])
-        self._ended = np.flatnonzero(walk.work > 0)
-        self._completions = np.cumsum(walk.work > 0)
+        completes = walk.work > 0
+        self._ended = np.flatnonzero(completes)
+        self._completions = np.zeros(len(completes) + 1, dtype=np.int32)
+        np.cumsum(completes, out=self._completions[1:])
 
     def at(self, level: float) -> tuple[Float, Float, Float]:
         """Begin (s), length (s) and work of the periods with at least `level` (above 0) calls inside."""
-        least = int(np.ceil(level))
-        opens, closes = _of_level(*self._opens, least), _of_level(*self._closes, least)
+        walk, least = self._walk, int(np.ceil(level))
+        opens = walk.ended[np.flatnonzero(walk.up == least)]
+        # A step down leaves the level above; it is itself a completion that counts.
+        closes = np.flatnonzero(walk.down == least - 1) + 1
         entered, left = self._completions[opens], self._completions[closes] - 1
         some = entered < left
         first, last = self._ended[entered[some]], self._ended[left[some]]
-        begin = self._seconds[first]
-        return begin, self._seconds[last] - begin, self._done[last + 1] - self._done[first + 1]
-
-
-def _by_level(rows: Int, inside: NDArray[np.int64]) -> tuple[Int, NDArray[np.int64]]:
-    """Rows sorted by level, in order of time within one, and where each level begins."""
-    count = np.bincount(inside)
-    levels = inside.astype(np.uint16) if len(count) <= 1 << 16 else inside  # 16 bits are sorted by radix
-    return rows[np.argsort(levels, kind="stable")], np.concatenate([[0], np.cumsum(count)])
-
-
-def _of_level(rows: Int, begin: NDArray[np.int64], level: int) -> Int:
-    return rows[begin[level] : begin[level + 1]] if level + 1 < len(begin) else rows[:0]
+        begin, end = walk.end_ns[first], walk.end_ns[last]
+        return begin / 1e9, (end - begin) / 1e9, self._done[last + 1] - self._done[first + 1]

@@ -3,19 +3,17 @@ speeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import binary_dilation, median_filter
 
-from tapscope.analyze.congestion import DRAWS, CongestionPoint, intervention, plateau
-from tapscope.analyze.load import Int, Stays, mean_inside, window_edges
-from tapscope.analyze.main_sequence import steps
-from tapscope.analyze.service_time import Float, ServiceTimes, service_times
-from tapscope.analyze.throughput import work_unit_ns, work_units
+from tapscope.analyze.congestion import CongestionPoint, intervention, not_reached
+from tapscope.analyze.inside import Int, by_window
+from tapscope.analyze.load import window_edges
+from tapscope.analyze.node_work import NodeWork
+from tapscope.analyze.service_time import Float, ServiceTimes
 from tapscope.analyze.window_length import WindowLength, given, window_length
 from tapscope.analyze.windows import (
     FEWEST_WINDOWS,
@@ -23,7 +21,6 @@ from tapscope.analyze.windows import (
     WindowState,
     classify,
     intervals,
-    lowest,
     speed_levels,
 )
 
@@ -66,81 +63,52 @@ class NodeState:
         return float((self.state == state).mean()) if len(self.state) else 0.0
 
 
-def node_state(
-    calls: Mapping[str, NDArray[Any]],
-    stay: Stays,
-    intra_node_ns: Int,
-    node: int,
-    *,
-    width_ns: int | None = None,
-    states_only: bool = False,
-) -> NodeState:
+def node_state(work: NodeWork, *, width_ns: int | None = None, states_only: bool = False) -> NodeState:
     """Analyse one node; `width_ns` None chooses the window (at most WIDEST_NS, at least FINEST_NS).
 
     `states_only`: states and speeds of windows of a given width are all that is asked for; the other window
-    lengths, the paper's N* and the bootstraps, which take most of the time, are left out.
-
-    `stay` is `load.stays(calls)`, `intra_node_ns` the column of trace_calls in the order of calls.
+    lengths, the paper's N* and its bootstrap are left out.
     """
-    here = (calls["server_node"] == node) & stay.inside
-    done = here & stay.departed
-    service = service_times(calls, stay, intra_node_ns, node)
-    begin, end = stay.begin_ns[here], stay.end_ns[here]
-    count = np.bincount(
-        np.searchsorted(service.classes, calls["class_id"][done]), minlength=len(service.classes)
-    )
-    unit = work_unit_ns(service.mean_ns(), count) if len(service.classes) else float("nan")
-    units = units_done(service, unit, calls["class_id"][here], begin, done[here])
-    # What a unit of work keeps a call inside under low load: its own service, and the nodes below.
-    whole_stay = service_times(calls, stay, stay.end_ns - stay.begin_ns, node)
-    quiet, error = _seconds_per_unit(whole_stay, service, unit, count)
-    draws = 0 if states_only else DRAWS
-    point = plateau(steps(begin, end, units), quiet, relative_error=error, draws=draws)
+    at = work.at
+    inside, point = at.inside, work.point
     if states_only and width_ns is not None:
         chosen = given(width_ns)
     else:
-        chosen = window_length(begin, end, units, point.n_star)
+        chosen = window_length(inside, work.units, point.n_star)
     width = int(np.clip(chosen.width_ns, FINEST_NS, WIDEST_NS)) if width_ns is None else width_ns
-    edges = (
-        window_edges(int(begin.min()), int(end.max()), width) if len(begin) else np.zeros(1, dtype=np.int64)
-    )
-    load = mean_inside(begin, end, edges)
-    rate = work_units(begin, end, units, edges) * 1e9 / width
+    edges = np.zeros(1, dtype=np.int64)
+    if len(at):
+        edges = window_edges(int(inside.begin_ns[0]), int(inside.end_ns[-1]), width)
+    load = inside.mean(edges)
+    left = np.searchsorted(inside.end_ns, edges)
+    rate = by_window(np.add, work.units, left) * 1e9 / width
     state = classify(load, rate, point.n_star, _usual_rate(point, load, rate))
     if (state == WindowState.STALLED).any():
         # The capacity again, without the time in which the node stood still.
-        stopped = intervals(edges, state == WindowState.STALLED)
-        point = plateau(steps(begin, end, units, stopped), quiet, relative_error=error, draws=draws)
+        point = work.plateau(intervals(edges, state == WindowState.STALLED))
         state = classify(load, rate, point.n_star, _usual_rate(point, load, rate))
     # Beside a stop a window was full of calls for part of its time only.
     full = (state == WindowState.CONGESTED) & ~binary_dilation(state == WindowState.STALLED)
     if point.reached:
-        full &= lowest(begin, end, edges) >= point.n_star - 0.5
+        full &= inside.lowest(edges) >= point.n_star - 0.5
     speeds = speed_levels(rate, full)
     if len(speeds.throughput) > 1 and not states_only:
         # The capacity of one speed times the stay of another is no number of calls.
-        found = []
-        for low, high in _eras(speeds, edges, state):
-            era = _outside(low, high, edges)
-            only = _inside_any(stay.begin_ns, low, high)
-            at_speed = service_times(calls, stay, stay.end_ns - stay.begin_ns, node, only=only)
-            quiet, error = _seconds_per_unit(at_speed, service, unit, count)
-            worked = np.where(_inside_any(end, low, high), units, 0.0)
-            found.append(plateau(steps(begin, end, worked, era), quiet, relative_error=error))
+        found = [work.plateau_within(low, high, edges) for low, high in _eras(speeds, edges, state)]
         point = _of_fastest(point, found)
-    completions = np.diff(np.searchsorted(np.sort(stay.end_ns[done]), edges))
+    completions = by_window(np.add, at.departed[at.by_end], left)
     normal = state == WindowState.NORMAL
     return NodeState(
-        node=node,
+        node=at.node,
         edges_ns=edges,
         window=chosen,
-        service=service,
-        unit_ns=unit,
+        service=work.service,
+        unit_ns=work.unit_ns,
         load=load,
         throughput=rate,
         completions=completions,
         point=point,
-        paper=intervention(load, rate, draws=draws),
+        paper=not_reached("not asked for") if states_only else intervention(load, rate),
         state=state,
         speeds=speeds,
         follows=(
@@ -148,39 +116,6 @@ def node_state(
             _correlation(load[normal], rate[normal]),
         ),
     )
-
-
-def units_done(
-    service: ServiceTimes,
-    unit_ns: float,
-    class_id: NDArray[Any],
-    begin_ns: Int,
-    departed: NDArray[np.bool_],
-) -> Float:
-    """Work units of each call, which it counts where it ends; 0 for one whose end or class is not known."""
-    if not np.isfinite(unit_ns):
-        return np.zeros(len(begin_ns))
-    return np.where(departed, np.nan_to_num(service.of(class_id, begin_ns) / unit_ns), 0.0)
-
-
-def _seconds_per_unit(
-    whole_stay: ServiceTimes, service: ServiceTimes, unit_ns: float, count: NDArray[np.int64]
-) -> tuple[float, float]:
-    """Mean stay of the mix of classes under low load, per unit of work; s; and its relative standard error.
-
-    NaN where nothing is known. A class whose stay is not known is left out of both sums.
-    """
-    if not len(service.classes) or not len(whole_stay.classes) or not np.isfinite(unit_ns):
-        return float("nan"), 0.0
-    column = np.minimum(np.searchsorted(whole_stay.classes, service.classes), len(whole_stay.classes) - 1)
-    weight = np.where(whole_stay.classes[column] == service.classes, count, 0).astype(np.float64)
-    stays_ns = whole_stay.mean_ns()[column] * weight
-    units = float(np.nansum(service.mean_ns() * weight)) / unit_ns
-    total = float(np.nansum(stays_ns))
-    if units <= 0 or total <= 0:
-        return float("nan"), 0.0
-    error = float(np.sqrt(np.nansum((stays_ns * whole_stay.relative_error[column]) ** 2))) / total
-    return total / units / 1e9, error
 
 
 def _correlation(a: Float, b: Float) -> float:
@@ -205,17 +140,6 @@ def _eras(speeds: SpeedLevels, edges: Int, state: NDArray[np.uint8]) -> list[tup
     sure = (speed[before] == speed[behind]) | (full[behind] == windows)
     sure &= (np.abs(full[nearest] - windows) * width <= NEAR_NS) & (state != WindowState.STALLED)
     return [intervals(edges, sure & (speed[nearest] == level)) for level in range(len(speeds.throughput))]
-
-
-def _outside(begin: Int, end: Int, edges: Int) -> tuple[Int, Int]:
-    """What lies between and around intervals, from the first edge to the last."""
-    return np.concatenate([edges[:1], end]), np.concatenate([begin, edges[-1:]])
-
-
-def _inside_any(at_ns: Int, begin: Int, end: Int) -> NDArray[np.bool_]:
-    """Whether each time lies in one of the disjoint intervals, which are in order."""
-    row = np.searchsorted(begin, at_ns, side="right") - 1
-    return (row >= 0) & (at_ns < end[np.maximum(row, 0)]) if len(begin) else np.zeros(len(at_ns), np.bool_)
 
 
 def _of_fastest(whole: CongestionPoint, found: list[CongestionPoint]) -> CongestionPoint:

@@ -9,15 +9,13 @@ while their own does not are pushed back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tapscope.analyze.calls import Read
 from tapscope.analyze.correlation import lag
-from tapscope.analyze.load import Int, Stays, mean_inside
+from tapscope.analyze.inside import Int
 from tapscope.analyze.service_time import Float
 
 PARTS = 5
@@ -54,34 +52,32 @@ class NodeLoad:
     """Of the load: the level from which it is an excess."""
 
 
-def node_loads(calls: Mapping[str, NDArray[Any]], stay: Stays, edges_ns: Int) -> list[NodeLoad]:
+def node_loads(read: Read, edges_ns: Int) -> list[NodeLoad]:
     """Load and own load of every called node in the windows between `edges_ns`.
 
     A synchronous caller has one call open per call that waits; where it makes several at once, own load would
     be too low, so that it is bounded below by zero in every window.
     """
-    nodes = np.unique(calls["server_node"])
     windows = len(edges_ns) - 1
-    parts = PARTS if windows * PARTS * len(nodes) <= MOST_FINE else 1
+    parts = PARTS if windows * PARTS * len(read.nodes) <= MOST_FINE else 1
     width = int(edges_ns[1] - edges_ns[0])
     fine_edges = edges_ns
     if parts > 1:
         fine_edges = np.append(
             (edges_ns[:-1, None] + np.arange(parts) * width // parts).ravel(), edges_ns[-1]
         )
-    out = []
-    for node in nodes:
-        inside = (calls["server_node"] == node) & stay.inside
-        fine = mean_inside(stay.begin_ns[inside], stay.end_ns[inside], fine_edges)
+
+    def of(node: int) -> NodeLoad:
+        fine = read.at(node).inside.mean(fine_edges)
         load = fine.reshape(windows, parts).mean(axis=1)
-        below = (calls["client_node"] == node) & stay.inside
         waiting = np.zeros(windows)
-        if below.any():
-            waiting = mean_inside(stay.begin_ns[below], stay.end_ns[below], edges_ns)
+        for made in read.made(node).values():
+            waiting += made.mean(edges_ns)
         own = np.maximum(load - waiting, 0.0)
         middle, limit = usual(load)
-        out.append(NodeLoad(int(node), load, own, fine, parts, middle, usual(own)[0], limit))
-    return out
+        return NodeLoad(node, load, own, fine, parts, middle, usual(own)[0], limit)
+
+    return list(read.of_each(of).values())
 
 
 def usual(values: Float) -> tuple[float, float]:

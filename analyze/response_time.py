@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int
+from tapscope.analyze.inside import Int, by_window, in_order
 from tapscope.analyze.service_time import Float
 
 OMISSION = (
@@ -96,10 +96,12 @@ def pit(begin_ns: Int, end_ns: Int, edges_ns: Int, *, by_start: bool = False) ->
     at = np.searchsorted(edges_ns, begin_ns if by_start else end_ns, side="right") - 1
     seen = (at >= 0) & (at < windows)
     at, took = at[seen], (end_ns - begin_ns)[seen]
-    calls = np.bincount(at, minlength=windows)
-    total = np.bincount(at, took.astype(np.float64), windows)
-    longest = np.full(windows, -1, dtype=np.int64)
-    np.maximum.at(longest, at, took)
+    if not in_order(at):
+        order = np.argsort(at, kind="stable")
+        at, took = at[order], took[order]
+    cuts = np.searchsorted(at, np.arange(windows + 1))
+    calls, total = np.diff(cuts), by_window(np.add, took, cuts)
+    longest = by_window(np.maximum, took, cuts, -1)
     mean = np.divide(total, calls, out=np.full(windows, np.nan), where=calls > 0)
     return PitSeries(edges_ns, mean, longest, calls)
 

@@ -8,14 +8,14 @@ epoch in which a class was too rare, or the node never quiet, inherits from its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int, Stays, level
+from tapscope.analyze.inside import Int
+from tapscope.analyze.node_calls import NodeCalls
 
 Float = NDArray[np.float64]
 
@@ -46,13 +46,18 @@ class ServiceTimes:
     met_at_most: Int
     """By class: how many calls the samples found inside the node on arrival, themselves included, at most."""
 
-    def of(self, class_id: NDArray[Any], at_ns: Int) -> Float:
-        """Service time in ns of calls of these classes at these times; NaN for a class that is not known."""
-        if not len(self.classes):
-            return np.full(len(class_id), np.nan)
-        column = np.minimum(np.searchsorted(self.classes, class_id), len(self.classes) - 1)
-        epoch = np.clip(np.searchsorted(self.edges_ns, at_ns, side="right") - 1, 0, len(self.ns) - 1)
-        return np.where(self.classes[column] == class_id, self.ns[epoch, column], np.nan)
+    def per_call(self, at: NodeCalls) -> Float:
+        """Service time in ns of each call of the node; NaN for one whose class is not known."""
+        out = np.full(len(at), np.nan)
+        if not len(self.classes) or not len(at):
+            return out
+        found = np.isin(at.classes, self.classes)
+        ns = np.full((len(self.ns), len(at.classes)), np.nan)
+        ns[:, found] = self.ns[:, np.searchsorted(self.classes, at.classes[found])]
+        cuts = [0, *np.searchsorted(at.begin_ns, self.edges_ns[1:-1]).tolist(), len(at)]
+        for epoch, (low, high) in enumerate(itertools.pairwise(cuts)):
+            np.take(ns[epoch], at.column[low:high], out=out[low:high])
+        return out
 
     def mean_ns(self) -> Float:
         """Over the epochs, weighted by their samples; shape (classes,)."""
@@ -61,55 +66,60 @@ class ServiceTimes:
         return np.divide(total, weight, out=np.nanmean(self.ns, axis=0), where=weight > 0)
 
 
-def service_times(
-    calls: Mapping[str, NDArray[Any]],
-    stay: Stays,
-    intra_node_ns: Int,
-    node: int,
-    *,
-    epoch_ns: int = EPOCH_NS,
-    only: NDArray[np.bool_] | None = None,
-) -> ServiceTimes:
-    """Estimate the service times of a node's classes.
+class Quiet:
+    """Calls of a node that met few others, of each class as few as give enough calls; from them any delay can
+    be estimated.
 
-    `stay` is `load.stays(calls)`, `intra_node_ns` the column of trace_calls in the order of calls (-1
-    unknown). `only` leaves all other calls out of the estimate (they are still met by those in it).
+    `known` (one value per call of the node) says which calls take part; the others are still met by those.
     """
-    here = (calls["server_node"] == node) & stay.inside & stay.departed & (intra_node_ns >= 0)
-    rows = np.flatnonzero(here if only is None else here & only)
-    if not len(rows):
+
+    def __init__(self, at: NodeCalls, known: NDArray[np.bool_], epoch_ns: int = EPOCH_NS) -> None:
+        self.at = at
+        rows = at.by_class(None if known.all() else known)
+        some = [place for place, mine in enumerate(rows) if len(mine)]
+        self.classes: Int = at.classes[some]
+        first, last = (int(at.begin_ns[place]) for place in _ends(known)) if some else (0, 0)
+        self.edges_ns = np.arange(first, last + 1 + epoch_ns, epoch_ns, dtype=np.int64)
+        self.met_at_most = np.zeros(len(some), dtype=np.int64)
+        self.rows: list[Int] = []
+        epochs = len(self.edges_ns) - 1
+        for c, place in enumerate(some):
+            mine = rows[place]
+            met = at.inside.met[mine]
+            wanted = max(ENOUGH * epochs, min(int(SHARE * len(mine)), MOST * epochs))
+            nth = min(wanted, len(met)) - 1
+            self.met_at_most[c] = np.partition(met, nth)[nth]
+            self.rows.append(mine[met <= self.met_at_most[c]])
+
+
+def _ends(known: NDArray[np.bool_]) -> tuple[int, int]:
+    """The first and the last that is true."""
+    return int(np.argmax(known)), len(known) - 1 - int(np.argmax(known[::-1]))
+
+
+def service_times(quiet: Quiet, delay_ns: Int) -> ServiceTimes:
+    """Estimate service times by class and epoch. `delay_ns` has one value per call of the node."""
+    if not len(quiet.classes):
         none, nothing = np.zeros(0, dtype=np.int64), np.zeros((0, 0))
         return ServiceTimes(none, none, nothing, nothing.astype(np.int64), np.zeros(0), none)
-    inside = (calls["server_node"] == node) & stay.inside
-    arrive = stay.begin_ns[rows]
-    met = level(np.sort(stay.begin_ns[inside]), np.sort(stay.end_ns[inside]), arrive)
-    delay = intra_node_ns[rows]
-    classes, column = np.unique(calls["class_id"][rows], return_inverse=True)
-    first, last = int(arrive.min()), int(arrive.max())
-    edges = np.arange(first, last + 1 + epoch_ns, epoch_ns, dtype=np.int64)
-    epoch = (arrive - first) // epoch_ns
-    ns = np.full((len(edges) - 1, len(classes)), np.nan)
+    edges = quiet.edges_ns
+    ns = np.full((len(edges) - 1, len(quiet.classes)), np.nan)
     samples = np.zeros(ns.shape, dtype=np.int64)
-    met_at_most = np.zeros(len(classes), dtype=np.int64)
-    relative_error = np.zeros(len(classes))
-    for c in range(len(classes)):
-        mine = np.flatnonzero(column == c)
-        # As few others inside as give enough calls in every epoch that has them.
-        ranked = np.sort(met[mine])
-        wanted = max(ENOUGH * (len(edges) - 1), min(int(SHARE * len(mine)), MOST * (len(edges) - 1)))
-        met_at_most[c] = ranked[min(wanted, len(ranked)) - 1]
-        quiet = mine[met[mine] <= met_at_most[c]]
-        usual = _usual(delay[quiet])
+    relative_error = np.zeros(len(quiet.classes))
+    for c, rows in enumerate(quiet.rows):
+        delay = delay_ns[rows]
+        usual = _usual(delay)
         whole = float(usual.mean())
         relative_error[c] = float(usual.std()) / max(whole, 1.0) / np.sqrt(len(usual))
-        for e in np.unique(epoch[quiet]):
-            part = quiet[epoch[quiet] == e]
+        cuts = np.searchsorted(quiet.at.begin_ns[rows], edges)
+        for e in np.flatnonzero(np.diff(cuts)).tolist():
+            part = delay[cuts[e] : cuts[e + 1]]
             samples[e, c] = len(part)
             # A rare class leans on what the whole run says of it.
             weight = min(len(part) / ENOUGH, 1.0)
-            ns[e, c] = weight * float(_usual(delay[part]).mean()) + (1 - weight) * whole
+            ns[e, c] = weight * float(_usual(part).mean()) + (1 - weight) * whole
         _inherit(ns[:, c])
-    return ServiceTimes(edges, classes.astype(np.int64), ns, samples, relative_error, met_at_most)
+    return ServiceTimes(edges, quiet.classes, ns, samples, relative_error, quiet.met_at_most)
 
 
 def _usual(delay: Int) -> Int:

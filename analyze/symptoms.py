@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int
+from tapscope.analyze.inside import Int, distinct
 from tapscope.analyze.pushback import LEAST_EXCESS, NodeLoad, episodes, lower_limit, usual
 from tapscope.analyze.response_time import VLRT_FACTOR, vlrt
 from tapscope.analyze.tcp import RETRY_NS, set_up_ns
@@ -60,8 +61,8 @@ class Episode:
 
 @dataclass(frozen=True)
 class Transactions:
-    """Transactions as their users met them: rows of calls, when they asked (SYN included), when the request
-    arrived, when they were answered; `late`: very long, also for their class."""
+    """Transactions as their users met them, in order of asking: rows of calls, when they asked (SYN
+    included), when the request arrived, when they were answered; `late`: very long, also for their class."""
 
     rows: NDArray[np.int64]
     begin_ns: Int
@@ -69,10 +70,19 @@ class Transactions:
     end_ns: Int
     late: NDArray[np.bool_]
 
+    @cached_property
+    def _longest_ns(self) -> int:
+        return int((self.end_ns - self.begin_ns).max(initial=0))
+
+    def under_way(self, begin_ns: int, end_ns: int) -> NDArray[np.int64]:
+        """Places of the transactions that were under way in [begin, end)."""
+        low, high = np.searchsorted(self.begin_ns, (begin_ns - self._longest_ns, end_ns)).tolist()
+        return low + np.flatnonzero(self.end_ns[low:high] > begin_ns)
+
 
 def entry_nodes(nodes: Mapping[str, NDArray[Any]], calls: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     """Called nodes that are nearest to the clients, as rows of nodes."""
-    served = np.unique(calls["server_node"])
+    served = distinct(calls["server_node"])
     depth = nodes["depth"][served]
     return served[depth == depth.min()].astype(np.int64)
 
@@ -88,11 +98,13 @@ def transactions(
     late, _ = vlrt(took)
     if late.any():
         # A class that always takes long is not late when it does.
-        _, column = np.unique(calls["class_id"][rows], return_inverse=True)
+        column = calls["class_id"][rows]
         for kind in np.unique(column[late]):
             mine = np.flatnonzero(column == kind)
             late[mine] &= took[mine] >= VLRT_FACTOR * np.median(took[mine]) if len(mine) > 2 else True
-    return Transactions(rows, arrive - waited, arrive, end, late)
+    asked = arrive - waited
+    order = np.argsort(asked, kind="stable")
+    return Transactions(rows[order], asked[order], arrive[order], end[order], late[order])
 
 
 def find_episodes(
@@ -121,10 +133,11 @@ def find_episodes(
     found = []
     for begin, end in _joined(queues + _troubles(seen, width)):
         inside = [rise for rise in own if rise[0] < end and rise[1] > begin]
-        slow = seen.late & (seen.begin_ns < end) & (seen.end_ns > begin)
-        longest = int((seen.end_ns - seen.begin_ns)[slow].max(initial=0))
+        slow = seen.under_way(begin, end)
+        slow = slow[seen.late[slow]]
+        longest = int((seen.end_ns[slow] - seen.begin_ns[slow]).max(initial=0))
         hurt = any(b < end and e > begin for b, e in queues)
-        if hurt or inside or slow.sum() > 1 or longest >= SECONDS_NS:
+        if hurt or inside or len(slow) > 1 or longest >= SECONDS_NS:
             for low, high in _split(begin, end, inside):
                 found.append(_episode(low, high, seen, by_node, edges_ns, entries))
     return found
@@ -189,10 +202,9 @@ def _episode(
     last = max(int(np.searchsorted(edges_ns, end, side="left")), first + 1)
     peaks = {int(entry): float(by_node[int(entry)].load[first:last].max(initial=0.0)) for entry in entries}
     entry = max(peaks, key=lambda node: peaks[node])
-    under_way = (seen.begin_ns < end) & (seen.end_ns > begin)
-    late = under_way & seen.late
-    took = (seen.end_ns - seen.begin_ns)[under_way]
-    longest = int(took.max(initial=0))
+    under_way = seen.under_way(begin, end)
+    late = under_way[seen.late[under_way]]
+    longest = int((seen.end_ns[under_way] - seen.begin_ns[under_way]).max(initial=0))
     middle, limit = by_node[entry].usual_load, by_node[entry].limit
     return Episode(
         begin_ns=begin,
@@ -200,10 +212,10 @@ def _episode(
         entry=entry,
         peak_load=peaks[entry],
         usual_load=middle,
-        roots=seen.rows[late],
-        reconnected=int((seen.arrive_ns - seen.begin_ns > RETRY_NS)[late].sum()),
+        roots=np.sort(seen.rows[late]),
+        reconnected=int((seen.arrive_ns[late] - seen.begin_ns[late] > RETRY_NS).sum()),
         longest_ns=longest,
         grave=peaks[entry] > max(limit, middle + GRAVE * LEAST_EXCESS)
-        or int(late.sum()) >= MANY_LATE
+        or len(late) >= MANY_LATE
         or longest >= SECONDS_NS,
     )

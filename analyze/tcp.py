@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int
+from tapscope.analyze.inside import Int
 from tapscope.store.codes import CloseHow
 
 RETRY_NS = 900_000_000
@@ -99,12 +99,16 @@ def set_up_ns(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArr
     out = np.zeros(len(calls["conn"]), dtype=np.int64)
     if not len(out):
         return out
-    order = np.lexsort((calls["arrive_ns"], calls["conn"]))
-    conn = calls["conn"][order]
-    first = order[np.concatenate([[True], conn[1:] != conn[:-1]])]
-    syn, established = (connections[name][calls["conn"][first]] for name in ("syn_ns", "established_ns"))
+    syn, established = connections["syn_ns"], connections["established_ns"]
     seen = (syn >= 0) & (established >= syn)
-    out[first[seen]] = (established - syn)[seen]
+    rows = np.flatnonzero(seen[calls["conn"]])
+    conn, arrive = calls["conn"][rows], calls["arrive_ns"][rows]
+    earliest = np.full(len(syn), np.iinfo(np.int64).max)
+    np.minimum.at(earliest, conn, arrive)
+    # Of calls that arrived together on a connection the first row.
+    first = rows[arrive == earliest[conn]]
+    conn, place = np.unique(calls["conn"][first], return_index=True)
+    out[first[place]] = (established - syn)[conn]
     return out
 
 

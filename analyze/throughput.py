@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import Int
+from tapscope.analyze.inside import Int
 from tapscope.analyze.service_time import Float
 
 FINEST = 32

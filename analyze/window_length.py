@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tapscope.analyze.load import Inside, Int, window_edges
+from tapscope.analyze.inside import Inside, Int
+from tapscope.analyze.load import window_edges
 from tapscope.analyze.service_time import Float
 
 CANDIDATES_NS = tuple(ms * 1_000_000 for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000))
@@ -43,17 +44,16 @@ def given(width_ns: int) -> WindowLength:
     return WindowLength(width_ns, nothing.astype(np.int64), nothing, "as asked for")
 
 
-def window_length(begin_ns: Int, end_ns: Int, units: Float, n_star: float = float("nan")) -> WindowLength:
-    """Choose for a node whose completed calls were inside from `begin_ns` to `end_ns` and count `units` each.
+def window_length(inside: Inside, units: Float, n_star: float = float("nan")) -> WindowLength:
+    """Choose for a node whose calls count `units` each when they complete, in order of departure.
 
     Windows above `n_star` (where load must not matter) do not take part.
     """
     candidates = np.array(CANDIDATES_NS, dtype=np.int64)
     found = np.full(len(candidates), np.nan)
-    inside = Inside(begin_ns, end_ns)
     # Work completed before the n-th departure, so that no width has to go through the calls again.
-    before = np.concatenate([np.zeros(1), np.cumsum(units[np.argsort(end_ns, kind="stable")])])
-    for i, width in enumerate(CANDIDATES_NS if len(begin_ns) else ()):
+    before = np.concatenate([np.zeros(1), np.cumsum(units)])
+    for i, width in enumerate(CANDIDATES_NS if len(units) else ()):
         first = int(inside.begin_ns[0])
         edges = window_edges(first, min(int(inside.end_ns[-1]), first + MOST_WINDOWS * width), width)
         if len(edges) <= FEWEST_WINDOWS:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
 
-from tapscope.analyze.load import Int, level
+from tapscope.analyze.inside import Int
 from tapscope.analyze.service_time import Float
 
 
@@ -83,23 +83,14 @@ class SpeedLevels:
     of_window: NDArray[np.int8]
 
 
-def lowest(begin_ns: Int, end_ns: Int, edges_ns: Int) -> NDArray[np.int64]:
-    """Lowest number of calls inside in each window between neighbouring edges."""
-    begin, end = np.sort(begin_ns), np.sort(end_ns)
-    found = level(begin, end, edges_ns[:-1])
-    window = np.searchsorted(edges_ns, end, side="right") - 1  # it can only fall at a departure
-    seen = (window >= 0) & (window < len(found))
-    np.minimum.at(found, window[seen], level(begin, end, end[seen]))
-    return found
-
-
 def speed_levels(throughput: Float, full: NDArray[np.bool_]) -> SpeedLevels:
     """Levels of throughput among full windows: a Gaussian mixture whose size is chosen by BIC.
 
-    `full` are windows in which the load never fell below N* (`lowest`) and that are no stalls: where it did
-    for a moment, throughput is lower for want of calls. Neighbouring levels that are less than APART or two
-    standard deviations from each other are one, and levels that hold less than SMALLEST_LEVEL of the windows
-    go to their neighbour. Levels that do not last from one window to the next are no speeds but noise.
+    `full` are windows in which the load never fell below N* (`Inside.lowest`) and that are no stalls: where
+    it did for a moment, throughput is lower for want of calls. Neighbouring levels that are less than APART
+    or two standard deviations from each other are one, and levels that hold less than SMALLEST_LEVEL of the
+    windows go to their neighbour. Levels that do not last from one window to the next are no speeds but
+    noise.
     """
     of_window = np.full(len(throughput), -1, dtype=np.int8)
     rows = np.flatnonzero(full)

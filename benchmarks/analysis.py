@@ -32,7 +32,8 @@ from trace_capture import machine
 
 from tapscope.analyze.calls import CALL_COLUMNS, read_calls
 from tapscope.analyze.findings import findings
-from tapscope.analyze.load import loads, stays, window_edges
+from tapscope.analyze.load import loads, window_edges
+from tapscope.analyze.node_calls import NodeCalls
 from tapscope.analyze.node_state import node_state
 from tapscope.analyze.response_time import Histogram, modes, pit, vlrt
 from tapscope.store import tables
@@ -196,29 +197,24 @@ def analyses(path: Path) -> Clock:
         with clock.stage("read"):
             read = read_calls(run)
         with clock.stage("load"):
-            loads(read.calls, run.read_table("nodes"), connection_end_ns=read.connections["closed_ns"])
+            loads(read, run.read_table("nodes"))
         with clock.stage("response times"):
-            _response_times(read.calls)
+            read.of_each(lambda node: _response_times(read.at(node)))
         with clock.stage("congestion"):
-            stay = stays(read.calls, read.connections["closed_ns"])
-            for node in np.unique(read.calls["server_node"]):
-                node_state(read.calls, stay, read.intra_node_ns, int(node))
-            del stay
+            read.of_each(lambda node: node_state(read.work(node)))
         with clock.stage("findings"):
             findings(run, read=read)
     return clock
 
 
-def _response_times(calls: tables.Table) -> None:
-    for node in np.unique(calls["server_node"]):
-        rows = np.flatnonzero((calls["server_node"] == node) & (calls["depart_ns"] >= 0))
-        begin, end = calls["arrive_ns"][rows], calls["depart_ns"][rows]
-        counted = Histogram()
-        counted.add(end - begin)
-        assert counted.percentile(0.99) > 0
-        modes(end - begin)
-        vlrt(end - begin)
-        pit(begin, end, window_edges(int(begin.min()), int(end.max()), 50_000_000))
+def _response_times(at: NodeCalls) -> None:
+    begin, end = at.begin_ns[at.departed], at.end_ns[at.departed]
+    counted = Histogram()
+    counted.add(end - begin)
+    assert counted.percentile(0.99) > 0
+    modes(end - begin)
+    vlrt(end - begin)
+    pit(begin, end, window_edges(int(begin.min()), int(end.max()), 50_000_000))
 
 
 def floor(path: Path) -> Clock:

@@ -19,7 +19,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from queueing import closed_loop
 
-from tapscope.analyze.load import stays
 from tapscope.analyze.node_state import NodeState, node_state
 
 SERVERS = (1, 4, 16)
@@ -40,8 +39,7 @@ def analyse(model: str, servers: int, seed: int, seconds: float) -> NodeState:
     how = {"service_s": (SERVICE_S,)} | MODELS[model]
     stops = tuple(stop for stop in how.pop("stops", ()) if stop[0] < seconds)
     queue = closed_loop(servers, seconds=seconds, seed=seed, stops=stops, **how)
-    calls = queue.calls()
-    return node_state(calls, stays(calls), queue.end_ns - queue.begin_ns, 0)
+    return node_state(queue.work())
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tapscope.analyze.calls import read_calls
-from tapscope.analyze.load import stays
 from tapscope.analyze.node_state import NodeState, node_state
 from tapscope.analyze.windows import WindowState
 from tapscope.cli.listings import node_row
@@ -20,12 +19,10 @@ from tapscope.store.runfile import RunFile
 def states(run: RunFile, node: str | None = None, width_ns: int | None = None) -> list[NodeState]:
     """State of the called nodes of a run, or of one (TapscopeError when there is none of this name)."""
     read = read_calls(run)
-    calls = read.calls
-    if not len(calls["conn"]):
+    if not len(read.calls["conn"]):
         return []
-    stay = stays(calls, read.connections["closed_ns"])
-    nodes = np.unique(calls["server_node"]) if node is None else [node_row(run, node)]
-    return [node_state(calls, stay, read.intra_node_ns, int(one), width_ns=width_ns) for one in nodes]
+    nodes = None if node is None else [node_row(run, node)]
+    return list(read.of_each(lambda one: node_state(read.work(one), width_ns=width_ns), nodes).values())
 
 
 def record(state: NodeState, name: str) -> dict[str, Any]:

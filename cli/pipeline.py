@@ -227,14 +227,16 @@ def store_reconstruction(
     run: RunFile, made: Reconstruction, connections: Table, options: TraceOptions
 ) -> None:
     """Store what was rebuilt, and the loads that follow from it."""
-    from tapscope.analyze.load import loads, stays
+    from tapscope.analyze.calls import Read, in_order_of_calls
+    from tapscope.analyze.load import loads
 
     run.write_table("nodes", made.nodes)
     run.write_node_names(made.node_names)
     run.write_table("calls", made.calls)
-    ends = connection_ends(connections)
-    run.write_counters(stays(made.calls, ends).counters)
-    run.write_table("loads", loads(made.calls, made.nodes, options.window_ns, connection_end_ns=ends))
+    delays = in_order_of_calls(made.trace_calls, len(made.calls["conn"]))
+    read = Read(made.calls, {"closed_ns": connection_ends(connections)}, delays)
+    run.write_counters(read.stay.counters)
+    run.write_table("loads", loads(read, made.nodes, options.window_ns))
     run.write_table("links", made.links)
     run.write_table("traces", made.traces)
     run.write_table("trace_calls", made.trace_calls)

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import WINDOW_NS, Int, Stays, mean_inside, stays, window_edges
-from tapscope.analyze.node_state import NodeState, node_state, units_done
+from tapscope.analyze.inside import Int, by_window
+from tapscope.analyze.load import WINDOW_NS, window_edges
+from tapscope.analyze.node_state import NodeState, node_state
+from tapscope.analyze.node_work import NodeWork
 from tapscope.analyze.response_time import OMISSION, modes
 from tapscope.analyze.service_time import Float
 from tapscope.analyze.symptoms import entry_nodes
 from tapscope.analyze.tcp import set_up_ns
-from tapscope.analyze.throughput import work_units
 from tapscope.analyze.windows import WindowState, classify
 from tapscope.hostmon.fuse import cpu_by_window, host_of_node, stop_share
 from tapscope.report import encode
@@ -44,25 +45,19 @@ PERCENT_SCALE = 10
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the sections share: when calls were inside their nodes, how long setting up its connection kept
-    each from being sent (ns), and the state of every called node in windows of WINDOW_NS, by row of nodes."""
+    """What the sections share: how long setting up its connection kept each call from being sent (ns), and
+    the state of every called node in windows of WINDOW_NS, by row of nodes."""
 
-    stay: Stays
     waited: Int
     states: dict[int, NodeState]
 
 
 def analyse(run: Run) -> Analysis:
     """Analyse every called node of a run, from the entry down."""
-    closed = run.connections["closed_ns"]
-    stay = stays(run.calls, closed)
-    delay = np.full(len(run.calls["conn"]), -1, dtype=np.int64)
-    delay[run.members["call"]] = run.members["intra_node_ns"]
     nodes = dict.fromkeys(tier.node for tier in run.tiers)
     return Analysis(
-        stay,
         set_up_ns(run.calls, run.connections),
-        {node: node_state(run.calls, stay, delay, node, width_ns=WINDOW_NS) for node in nodes},
+        run.read.of_each(lambda node: node_state(run.read.work(node), width_ns=WINDOW_NS), nodes),
     )
 
 
@@ -78,23 +73,21 @@ def figures(run: Run, known: Analysis) -> list[dict[str, Any]]:
 
 
 def _node(run: Run, known: Analysis, state: NodeState, host: str | None, is_entry: bool) -> dict[str, Any]:
-    calls, node, stay = run.calls, state.node, known.stay
-    here = (calls["server_node"] == node) & stay.inside
-    begin, end, departed = stay.begin_ns[here], stay.end_ns[here], stay.departed[here]
-    units = units_done(state.service, state.unit_ns, calls["class_id"][here], begin, departed)
+    node = state.node
+    work, at = run.read.work(node), run.read.at(node)
     tier = run.tier_of_node(node)
     # Clients wait for their connection, too; calls between servers are what the tap saw of them.
-    took = end - begin + (known.waited[here] if is_entry else 0)
+    took = at.end_ns - at.begin_ns + (known.waited[at.rows] if is_entry else 0)
     return {
         "node": node,
         "name": run.node_names[node],
         "colour": tier.colour if tier else 0,
         "point": _point(state),
         "unit_us": _finite(state.unit_ns / 1e3),
-        "widths": [_load_and_throughput(state, begin, end, units, width) for width in WIDTHS_NS],
+        "widths": [_load_and_throughput(state, work, width) for width in WIDTHS_NS],
         "host": _against_load(run, state, host) if host is not None else [],
         "entry": is_entry,
-        "times": _times(took[departed]),
+        "times": _times(took[at.departed]),
     }
 
 
@@ -114,16 +107,15 @@ def _point(state: NodeState) -> dict[str, Any]:
     }
 
 
-def _load_and_throughput(
-    state: NodeState, begin: Int, end: Int, units: Float, width_ns: int
-) -> dict[str, Any]:
+def _load_and_throughput(state: NodeState, work: NodeWork, width_ns: int) -> dict[str, Any]:
     """Windows of one length as points: load, throughput and state of each that was not idle."""
     if width_ns == WINDOW_NS:
         load, rate, kind = state.load, state.throughput, state.state
-    elif len(begin):
-        edges = window_edges(int(begin.min()), int(end.max()), width_ns)
-        load = mean_inside(begin, end, edges)
-        rate = work_units(begin, end, units, edges) * 1e9 / width_ns
+    elif len(work.at):
+        inside = work.at.inside
+        edges = window_edges(int(inside.begin_ns[0]), int(inside.end_ns[-1]), width_ns)
+        load = inside.mean(edges)
+        rate = by_window(np.add, work.units, np.searchsorted(inside.end_ns, edges)) * 1e9 / width_ns
         usual = state.point.capacity if state.point.reached else 0.0
         kind = classify(load, rate, state.point.n_star, usual)
     else:

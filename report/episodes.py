@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from tapscope.analyze.evidence import Logs, node_evidence
 from tapscope.analyze.findings import BEFORE, WINDOW_NS, Finding
-from tapscope.analyze.load import Int, mean_inside, series, window_edges
+from tapscope.analyze.inside import Int
+from tapscope.analyze.load import window_edges
 from tapscope.analyze.metrics import METRICS
 from tapscope.analyze.pushback import node_loads
 from tapscope.analyze.response_time import pit
@@ -83,12 +84,12 @@ class Episodes:
 
     def __init__(self, run: Run, known: Analysis) -> None:
         self.run, self.known = run, known
-        stay = known.stay
+        stay = run.read.stay
         if not len(stay.begin_ns):
             return
         self.edges = window_edges(int(stay.begin_ns.min()), int(stay.end_ns.max()), WINDOW_NS)
         self.logs = Logs(run.file, self.edges)
-        self.loads = node_loads(run.calls, stay, self.edges)
+        self.loads = node_loads(run.read, self.edges)
         self.dropped = syns_without_answer(run.connections)
         self._metrics: dict[int, dict[str, Float]] = {}
 
@@ -150,18 +151,13 @@ class Episodes:
             "y": encode.column(values, SCALE),
         }
 
-    def _inside(self, page: Page, chosen: NDArray[np.bool_]) -> tuple[Int, Int]:
-        """Stays of the chosen calls that touch the page."""
-        stay = self.known.stay
-        rows = chosen & stay.inside & (stay.begin_ns < page.last_ns) & (stay.end_ns > page.first_ns)
-        return stay.begin_ns[rows], stay.end_ns[rows]
-
     def _response(self, page: Page) -> dict[str, Any]:
         """The symptom: response times at the entry, in windows and one by one, and SYNs without an answer."""
-        stay, calls, node = self.known.stay, self.run.calls, page.found.episode.entry
-        ended = stay.departed & (stay.end_ns >= page.first_ns) & (stay.end_ns < page.last_ns)
-        rows = np.flatnonzero(ended & (calls["server_node"] == node))
-        begin, end = stay.begin_ns[rows], stay.end_ns[rows]
+        node = page.found.episode.entry
+        at = self.run.read.at(node)
+        ended = at.by_end[slice(*np.searchsorted(at.inside.end_ns, (page.first_ns, page.last_ns)).tolist())]
+        ended = np.sort(ended[at.departed[ended]])
+        rows, begin, end = at.rows[ended], at.begin_ns[ended], at.end_ns[ended]
         edges = self._edges(page, WINDOW_NS)
         windows = pit(begin, end, edges)
         longest = np.where(windows.max_ns >= 0, windows.max_ns / 1e6, np.nan)
@@ -187,10 +183,11 @@ class Episodes:
 
     def _queue(self, page: Page, node: int) -> dict[str, Any]:
         """All calls inside a node, and those that it works on itself."""
-        calls = self.run.calls
-        edges = self._edges(page, WIDTHS_NS[0])
-        load, highest = series(*self._inside(page, calls["server_node"] == node), edges)
-        waiting = mean_inside(*self._inside(page, calls["client_node"] == node), edges)
+        read, edges = self.run.read, self._edges(page, WIDTHS_NS[0])
+        load, highest = read.at(node).inside.mean(edges), read.at(node).inside.highest(edges)
+        waiting = np.zeros(len(load))
+        for made in read.made(node).values():
+            waiting += made.mean(edges)
         drawn = [
             self._series("max", "max", edges[:-1], highest, node),
             self._series("mean", "mean", edges[:-1], load, node),
@@ -205,9 +202,10 @@ class Episodes:
     def _node(self, page: Page, node: int) -> list[dict[str, Any]]:
         """What came to the origin and what it got done."""
         edges = self._edges(page, WINDOW_NS)
-        begin, end = self._inside(page, self.run.calls["server_node"] == node)
-        per_s = 1e9 / np.diff(edges)
-        arrivals, done = (np.diff(np.searchsorted(np.sort(at), edges)) * per_s for at in (begin, end))
+        inside, per_s = self.run.read.at(node).inside, 1e9 / np.diff(edges)
+        arrivals, done = (
+            np.diff(np.searchsorted(at, edges)) * per_s for at in (inside.begin_ns, inside.end_ns)
+        )
         drawn = [
             self._series("completed", "rate", edges[:-1], done, node),
             self._series("arrived", "event", edges[:-1], arrivals),
@@ -251,8 +249,7 @@ class Episodes:
             state = self.known.states[node]
             stalled = np.zeros(len(self.edges) - 1, dtype=np.bool_)
             stalled[np.searchsorted(self.edges, state.edges_ns[:-1])] = state.state == WindowState.STALLED
-            tables = {"calls": self.run.calls, "connections": self.run.connections}
-            seen = node_evidence(self.logs, tables, self.known.stay, self.loads, node, {"stalled": stalled})
+            seen = node_evidence(self.logs, self.run.read, self.loads, node, {"stalled": stalled})
             self._metrics[node] = seen.series
         return self._metrics[node]
 

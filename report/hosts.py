@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapscope.analyze.evidence import first_of
-from tapscope.analyze.load import WINDOW_NS, Int, window_edges
+from tapscope.analyze.inside import Int
+from tapscope.analyze.load import WINDOW_NS, window_edges
 from tapscope.analyze.metrics import METRICS, Place
 from tapscope.hostmon.clock_layer import tap_times
 from tapscope.hostmon.fuse import cpu_by_window, host_of_node, stop_share

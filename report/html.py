@@ -87,7 +87,7 @@ def page(run: Run) -> str:
     healthy = health.findings(run)
     compared = agreement.section(run)
     known = analysis.analyse(run)
-    explained = find(run.file)
+    explained = find(run.file, read=run.read, states=known.states)
     pages = episodes.pages(run, known, explained)
     code = [_END_OF_SCRIPT.sub(r"<\\/", text) for text in (_plotly(), _scripts())]
     return _fill(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.calls import Read, in_order_of_calls
 from tapscope.store.codes import Protocol
 from tapscope.store.runfile import RunFile
 
@@ -109,6 +110,12 @@ class Run:
         parents, rows = self._by_parent
         first, last = np.searchsorted(parents, (call, call + 1))
         return rows[first:last]
+
+    @cached_property
+    def read(self) -> Read:
+        """What analyses need of the run; they share what they work out of it."""
+        delays = in_order_of_calls(self.members, len(self.calls["conn"]))
+        return Read(self.calls, self.connections, delays)
 
     @cached_property
     def _by_parent(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import stays
 from tapscope.report import encode
 from tapscope.report.run import Columns, Run
 
@@ -197,12 +196,11 @@ def _queue_on_arrival(run: Run, call: NDArray[np.int64]) -> NDArray[np.int64]:
     """Calls that each call met at its node when it arrived, itself not counted."""
     calls = run.calls
     node = calls["server_node"][call]
-    stay = stays(calls)
     met = np.zeros(len(call), dtype=np.int64)
     for each in np.unique(node):
-        mine = (calls["server_node"] == each) & stay.inside
+        inside = run.read.at(int(each)).inside
         at = calls["arrive_ns"][call[node == each]]
-        before = np.searchsorted(np.sort(stay.begin_ns[mine]), at, side="left")
-        gone = np.searchsorted(np.sort(stay.end_ns[mine]), at, side="right")
+        before = np.searchsorted(inside.begin_ns, at, side="left")
+        gone = np.searchsorted(inside.end_ns, at, side="right")
         met[node == each] = np.maximum(before - gone, 0)
     return met

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.calls import Read
+from tapscope.analyze.node_work import NodeWork
+
 
 @dataclass
 class Queue:
@@ -30,6 +33,18 @@ class Queue:
             "flags": zero,
             "conn": np.arange(n),
         }
+
+    def work(self) -> NodeWork:
+        """The node as the analyses see it: all of a stay is its own."""
+        return Read(self.calls(), NO_CONNECTIONS, self.end_ns - self.begin_ns).work(0)
+
+
+NO_CONNECTIONS = {"closed_ns": np.zeros(0, dtype=np.int64)}
+
+
+def read_of(calls: dict[str, NDArray[np.int64]]) -> Read:
+    """Calls of which neither connections nor delays inside the nodes are known."""
+    return Read(calls, NO_CONNECTIONS, np.full(len(calls["conn"]), -1, dtype=np.int64))
 
 
 def closed_loop(

@@ -7,23 +7,27 @@ import pytest
 from queueing import Queue, closed_loop
 
 from tapscope.analyze.congestion import CongestionPoint, intervention, plateau
-from tapscope.analyze.load import mean_inside, stays, window_edges
-from tapscope.analyze.main_sequence import FullPeriods, main_sequence, steps
+from tapscope.analyze.inside import Inside, mean_inside
+from tapscope.analyze.load import window_edges
+from tapscope.analyze.main_sequence import FullPeriods, Steps, main_sequence, steps
 from tapscope.analyze.node_state import node_state
-from tapscope.analyze.service_time import ServiceTimes, service_times
+from tapscope.analyze.service_time import ServiceTimes
 from tapscope.analyze.throughput import work_unit_ns, work_units
 from tapscope.analyze.window_length import window_length
-from tapscope.analyze.windows import WindowState, classify, intervals, lowest, speed_levels
+from tapscope.analyze.windows import WindowState, classify, intervals, speed_levels
 
 
 def service_of(queue: Queue) -> ServiceTimes:
-    calls = queue.calls()
-    return service_times(calls, stays(calls), queue.end_ns - queue.begin_ns, 0)
+    return queue.work().service
 
 
 def congestion_point(queue: Queue) -> CongestionPoint:
-    one = np.ones(len(queue.begin_ns))
-    return plateau(steps(queue.begin_ns, queue.end_ns, one), float(service_of(queue).mean_ns().mean()) / 1e9)
+    return plateau(walk_of(queue), float(service_of(queue).mean_ns().mean()) / 1e9)
+
+
+def walk_of(queue: Queue) -> Steps:
+    """Every call counts one."""
+    return steps(Inside(queue.begin_ns, queue.end_ns), np.ones(len(queue.begin_ns)))
 
 
 @pytest.mark.parametrize("shape", [1.0, 4.0], ids=["exponential", "gamma"])
@@ -46,8 +50,7 @@ def test_n_star_is_the_number_of_servers_whatever_the_node_does_besides(kind: st
         "two speeds": {"speeds": (1.0, 0.55)},
     }[kind]
     queue = closed_loop(8, seconds=40, seed=8, **({"service_s": (0.004,)} | how))
-    calls = queue.calls()
-    found = node_state(calls, stays(calls), queue.end_ns - queue.begin_ns, 0)
+    found = node_state(queue.work())
     assert found.point.n_star == pytest.approx(8, rel=tolerance), found.point.reason
     assert found.point.low <= 8 * (1 + tolerance)
     assert found.point.high >= 8 * (1 - tolerance)
@@ -65,7 +68,7 @@ def test_a_node_that_is_never_full_has_no_n_star() -> None:
 
 def test_n_star_without_calls_is_not_reached() -> None:
     none = np.zeros(0, dtype=np.int64)
-    assert not plateau(steps(none, none, np.zeros(0)), 0.01).reached
+    assert not plateau(steps(Inside(none, none), np.zeros(0)), 0.01).reached
     assert not intervention(np.zeros(0), np.zeros(0)).reached
 
 
@@ -84,7 +87,7 @@ def test_the_papers_method_finds_the_corner_of_a_clean_main_sequence() -> None:
 
 def test_rates_by_level_are_those_of_the_queue() -> None:
     queue = closed_loop(4, (0.004,), 120, seed=3)
-    sequence = main_sequence(steps(queue.begin_ns, queue.end_ns, np.ones(len(queue.begin_ns))))
+    sequence = main_sequence(walk_of(queue))
     rate = dict(zip(sequence.level.round().astype(int).tolist(), sequence.rate().tolist(), strict=True))
     for level in range(1, 9):
         assert rate[level] == pytest.approx(250 * min(level, 4), rel=0.06), level
@@ -94,7 +97,7 @@ def test_rates_by_level_are_those_of_the_queue() -> None:
 def test_full_periods_count_between_completions() -> None:
     """Two calls wait behind a third; the node is full (2 and more inside) from 1 s to 5 s."""
     second = 1_000_000_000
-    walk = steps(np.array([0, 1, 2]) * second, np.array([3, 5, 6]) * second, np.ones(3))
+    walk = steps(Inside(np.array([0, 1, 2]) * second, np.array([3, 5, 6]) * second), np.ones(3))
     begin, length, work = FullPeriods(walk).at(2)
     assert begin.tolist() == [3.0]
     assert length.tolist() == [2.0]
@@ -104,18 +107,20 @@ def test_full_periods_count_between_completions() -> None:
 def test_the_clock_stands_still_in_what_is_left_out() -> None:
     second = 1_000_000_000
     out = (np.array([1, 5]) * second, np.array([2, 8]) * second)
-    walk = steps(np.array([0, 6]) * second, np.array([4, 9]) * second, np.ones(2), out)
-    assert walk.seconds.tolist() == [0.0, 3.0, 4.0, 5.0]
+    walk = steps(Inside(np.array([0, 6]) * second, np.array([4, 9]) * second), np.ones(2), out)
+    assert (walk.begin_ns / second).tolist() == [0.0, 4.0]
+    assert (walk.end_ns / second).tolist() == [3.0, 5.0]
 
 
 def test_work_units_make_mixed_classes_comparable() -> None:
     """Wang III-B: classes of 30 and 10 ms, a unit of 10 ms; units follow load better than plain counts."""
     queue = closed_loop(8, (0.030, 0.010), 60, seed=9, shape=20, busy=True)
-    service = service_of(queue)
+    work = queue.work()
+    service = work.service
     assert service.mean_ns() == pytest.approx([30e6, 10e6], rel=0.05)
     unit = work_unit_ns(service.mean_ns(), np.bincount(queue.cls))
     assert unit == pytest.approx(10e6, rel=0.1)
-    units = service.of(queue.cls, queue.begin_ns) / unit
+    units = service.per_call(work.at) / unit
     edges = window_edges(int(queue.begin_ns.min()), int(queue.end_ns.max()), 50_000_000)
     load = mean_inside(queue.begin_ns, queue.end_ns, edges)
     low = (load > 0) & (load < 7)
@@ -139,7 +144,8 @@ def test_service_times_follow_a_drift_and_leave_pauses_out() -> None:
     service = service_of(queue)
     assert service.ns[0, 0] == pytest.approx(10e6, rel=0.1)
     assert service.ns[-1, 0] == pytest.approx(15e6, rel=0.1)
-    assert np.isnan(service.of(np.array([7]), queue.begin_ns[:1]))[0]
+    queue.cls[:] = 7
+    assert np.isnan(service.per_call(queue.work().at)).all()
 
 
 def states_of(queue: Queue, width_ms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -148,7 +154,7 @@ def states_of(queue: Queue, width_ms: int) -> tuple[np.ndarray, np.ndarray, np.n
     per_s = np.diff(np.searchsorted(np.sort(queue.end_ns), edges)) * 1e3 / width_ms
     found = congestion_point(queue)
     state = classify(load, per_s, found.n_star, found.capacity)
-    full = (lowest(queue.begin_ns, queue.end_ns, edges) >= found.n_star - 0.5) & (
+    full = (Inside(queue.begin_ns, queue.end_ns).lowest(edges) >= found.n_star - 0.5) & (
         state != WindowState.STALLED
     )
     return edges, per_s, state, full
@@ -176,11 +182,11 @@ def test_a_steady_node_has_one_speed_and_one_that_changes_has_several() -> None:
 
 def test_windows_are_as_short_as_the_traffic_allows() -> None:
     fast, slow = closed_loop(16, (0.002,), 20, seed=3), closed_loop(2, (0.02,), 60, seed=3)
-    chosen = [window_length(q.begin_ns, q.end_ns, np.ones(len(q.begin_ns))) for q in (fast, slow)]
+    chosen = [window_length(q.work().at.inside, np.ones(len(q.begin_ns))) for q in (fast, slow)]
     assert chosen[0].width_ns <= 20_000_000
     assert chosen[1].width_ns >= 50_000_000
     assert "tracks load" in chosen[0].reason
-    few = window_length(fast.begin_ns[:3], fast.end_ns[:3], np.ones(3))
+    few = window_length(Inside(fast.begin_ns[:3], fast.end_ns[:3]), np.ones(3))
     assert few.width_ns == 50_000_000
 
 
@@ -193,4 +199,4 @@ def test_the_lowest_load_of_a_window_is_that_of_a_walk_over_it() -> None:
         min(int(((begin <= t) & (end > t)).sum()) for t in range(low, low + 50))
         for low in edges[:-1].tolist()
     ]
-    assert lowest(begin, end, edges).tolist() == expected
+    assert Inside(begin, end).lowest(edges).tolist() == expected

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from queueing import read_of
 
 from tapscope.analyze.held import Separator
-from tapscope.analyze.load import stays
 
 MS = 1_000_000
 CLASSES = [
@@ -35,7 +35,7 @@ def calls(held: set[int], seed: int = 1) -> Separator:
         "flags": np.zeros(len(arrive), dtype=np.int64),
         "conn": np.arange(len(arrive)),
     }
-    return Separator(table, stays(table), 1, CLASSES)
+    return Separator(read_of(table).at(1), CLASSES)
 
 
 def test_calls_that_wait_for_a_table_are_named_by_it() -> None:
@@ -83,4 +83,4 @@ def test_calls_that_always_take_long_are_not_held_up() -> None:
         "flags": np.zeros(len(arrive), dtype=np.int64),
         "conn": np.arange(len(arrive)),
     }
-    assert Separator(table, stays(table), 1, CLASSES).overdue(1300 * MS, 1800 * MS) == 0.0
+    assert Separator(read_of(table).at(1), CLASSES).overdue(1300 * MS, 1800 * MS) == 0.0

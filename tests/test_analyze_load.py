@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from queueing import read_of
 
 from tapscope.analyze import load
+from tapscope.analyze.inside import integral
+from tapscope.analyze.stays import stays
 from tapscope.store import tables
 from tapscope.store.codes import CallFlag
 from tapscope.store.errors import TapscopeError
@@ -81,7 +84,7 @@ stay_lists = st.lists(
 @settings(max_examples=300, deadline=None)
 def test_loads_equal_an_exact_walk_over_windows_and_calls(rows, width):
     calls = calls_of(rows)
-    found = load.loads(calls, NODES, width)
+    found = load.loads(read_of(calls), NODES, width)
     tables.check("loads", found)
     np.testing.assert_equal(as_rows(found), twin(calls, width))
 
@@ -93,8 +96,8 @@ def test_coarser_windows_equal_windows_computed_wide_where_fully_covered(rows, w
     first, last = int(calls["arrive_ns"].min()), int(calls["depart_ns"].max())
     wide = width * factor
     span = {"first_ns": first // wide * wide, "last_ns": (last // wide + 1) * wide - 1}
-    folded = load.coarser(load.loads(calls, NODES, width, **span), factor)
-    direct = load.loads(calls, NODES, wide, **span)
+    folded = load.coarser(load.loads(read_of(calls), NODES, width, **span), factor)
+    direct = load.loads(read_of(calls), NODES, wide, **span)
     for column in tables.TABLES["loads"]:
         np.testing.assert_allclose(folded[column.name], direct[column.name], rtol=1e-12, err_msg=column.name)
 
@@ -103,14 +106,14 @@ def test_wangs_figure_six_reads_as_the_mean_of_the_step_function():
     # Two windows of 100: three overlapping calls, means by hand.
     base = -EPOCH % 100
     calls = calls_of([(1, base + 0, base + 50), (1, base + 25, base + 125), (1, base + 100, base + 200)])
-    found = load.loads(calls, NODES, 100)
+    found = load.loads(read_of(calls), NODES, 100)
     assert found["load"].tolist() == [1.25, 1.25, 0.0]
     assert found["max"].tolist() == [2, 2, 0]
     assert found["completions"].tolist() == [1, 1, 1]
 
 
 def test_a_stay_of_no_length_arrives_and_departs_but_never_queues():
-    found = load.loads(calls_of([(0, 7, 7), (0, 7, 7)]), NODES, 1000)
+    found = load.loads(read_of(calls_of([(0, 7, 7), (0, 7, 7)])), NODES, 1000)
     assert found["load"].tolist() == [0.0]
     assert found["max"].tolist() == [0]
     assert found["arrivals"].tolist() == found["completions"].tolist() == [2]
@@ -119,35 +122,35 @@ def test_a_stay_of_no_length_arrives_and_departs_but_never_queues():
 
 def test_an_unanswered_call_stays_until_the_next_call_on_its_connection():
     calls = calls_of([(0, 0, None), (0, 40, 60)], conn=[5, 5], flags=[CallFlag.UNANSWERED, 0])
-    stay = load.stays(calls)
+    stay = stays(calls)
     assert (stay.end_ns - EPOCH).tolist() == [40, 60]
     assert ("load.open_until_end", 1, "calls") in stay.counters
 
 
 def test_an_unanswered_call_stays_until_its_connection_ends():
     calls = calls_of([(0, 0, None), (0, 40, 90)], conn=[0, 1], flags=[CallFlag.UNANSWERED, 0])
-    stay = load.stays(calls, np.array([EPOCH + 70, -1], dtype=np.int64))
+    stay = stays(calls, np.array([EPOCH + 70, -1], dtype=np.int64))
     assert (stay.end_ns - EPOCH).tolist() == [70, 90]
 
 
 def test_an_unanswered_call_stays_until_the_capture_ends():
     calls = calls_of([(0, 0, None), (0, 40, 90)], flags=[CallFlag.UNANSWERED, 0])
-    assert (load.stays(calls).end_ns - EPOCH).tolist() == [90, 90]
-    assert load.loads(calls, NODES, 10**9)["completions"].sum() == 1
+    assert (stays(calls).end_ns - EPOCH).tolist() == [90, 90]
+    assert load.loads(read_of(calls), NODES, 10**9)["completions"].sum() == 1
 
 
 def test_a_call_whose_response_was_lost_is_an_arrival_but_not_load():
     calls = calls_of([(0, 0, None), (0, 10, 20)], flags=[CallFlag.LOST_RESPONSE, 0])
-    found = load.loads(calls, NODES, 10**9)
+    found = load.loads(read_of(calls), NODES, 10**9)
     assert found["arrivals"].sum() == 2
     assert found["load"].sum() * 10**9 == pytest.approx(10)
-    assert ("load.lost_response_excluded", 1, "calls") in load.stays(calls).counters
+    assert ("load.lost_response_excluded", 1, "calls") in stays(calls).counters
 
 
 def test_a_call_that_departs_before_it_arrives_is_left_out_and_counted():
     calls = calls_of([(0, 50, 20), (0, 10, 20)])
-    assert load.loads(calls, NODES, 10**9)["arrivals"].sum() == 1
-    assert ("load.negative_stay_excluded", 1, "calls") in load.stays(calls).counters
+    assert load.loads(read_of(calls), NODES, 10**9)["arrivals"].sum() == 1
+    assert ("load.negative_stay_excluded", 1, "calls") in stays(calls).counters
 
 
 def test_the_integral_is_exact_where_products_pass_64_bits():
@@ -155,23 +158,23 @@ def test_the_integral_is_exact_where_products_pass_64_bits():
     begin = EPOCH + rng.integers(0, 86_400 * 10**9, 200_000)
     end = begin + rng.integers(0, 10**10, len(begin))
     at = np.array([EPOCH, EPOCH + 86_400 * 10**9 + 10**10], dtype=np.int64)
-    assert np.diff(load.integral(begin, end, at)).tolist() == [sum((end - begin).tolist())]
+    assert np.diff(integral(begin, end, at)).tolist() == [sum((end - begin).tolist())]
 
 
 def test_a_call_to_a_node_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match="outside of 3 nodes"):
-        load.loads(calls_of([(3, 0, 1)]), NODES)
+        load.loads(read_of(calls_of([(3, 0, 1)])), NODES)
 
 
 def test_no_calls_give_no_windows():
-    assert tables.rows(load.loads(tables.empty("calls"), NODES)) == 0
+    assert tables.rows(load.loads(read_of(tables.empty("calls")), NODES)) == 0
 
 
 def test_absurdly_many_windows_are_refused_with_a_remedy():
     with pytest.raises(TapscopeError, match="--window"):
-        load.loads(calls_of([(0, 0, 10**17)]), NODES, 1_000_000)
+        load.loads(read_of(calls_of([(0, 0, 10**17)])), NODES, 1_000_000)
 
 
 def test_throughput_is_completions_per_second():
-    found = load.loads(calls_of([(0, 0, 1), (0, 0, 2)]), NODES, 50_000_000)
+    found = load.loads(read_of(calls_of([(0, 0, 1), (0, 0, 2)])), NODES, 50_000_000)
     assert load.throughput_per_s(found).sum() == pytest.approx(40.0)

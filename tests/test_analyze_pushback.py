@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from queueing import read_of
 
-from tapscope.analyze.load import stays
 from tapscope.analyze.pushback import episodes, node_loads, rises, travel, usual
 
 MS = 1_000_000
@@ -41,7 +41,7 @@ def test_the_node_that_stopped_is_told_from_those_that_wait_for_it() -> None:
     for guilty in (1, 2, 3):
         calls = three_tiers((2000, 2300), guilty)
         edges = np.arange(0, 4101, 50, dtype=np.int64) * MS
-        loads = node_loads(calls, stays(calls), edges)
+        loads = node_loads(read_of(calls), edges)
         entry = next(one for one in loads if one.node == 1)
         _, limit = usual(entry.load)
         ((first, last),) = episodes(entry.load, limit)
@@ -57,7 +57,7 @@ def test_the_node_that_stopped_is_told_from_those_that_wait_for_it() -> None:
 
 def test_quiet_nodes_have_no_episodes() -> None:
     calls = three_tiers((9000, 9000), 1)
-    loads = node_loads(calls, stays(calls), np.arange(0, 4001, 50, dtype=np.int64) * MS)
+    loads = node_loads(read_of(calls), np.arange(0, 4001, 50, dtype=np.int64) * MS)
     assert all(episodes(one.load, usual(one.load)[1]) == [] for one in loads)
 
 
@@ -79,7 +79,7 @@ def test_how_far_a_queue_is_behind_the_origin_is_told_in_parts_of_a_window() -> 
     later = np.where(calls["server_node"] < 3, 20 * MS, 0)
     calls["arrive_ns"], calls["depart_ns"] = calls["arrive_ns"] + later, calls["depart_ns"] + later
     edges = np.arange(0, 4151, 50, dtype=np.int64) * MS
-    loads = node_loads(calls, stays(calls), edges)
+    loads = node_loads(read_of(calls), edges)
     assert loads[0].fine.reshape(-1, loads[0].parts).mean(axis=1) == pytest.approx(loads[0].load)
     found = {one.node: one for one in travel(loads, 3, 40, 46, 50 * MS, around=36)}
     assert set(found) == {1, 2}

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_program import CAPTURE
+from queueing import read_of
 
 from tapscope.analyze.load import loads
 from tapscope.cli import pipeline
@@ -38,7 +39,7 @@ def test_a_capture_becomes_calls_traces_and_loads(tmp_path, capsys):
         assert stored.count("traces") == counted[Protocol.HTTP]
         assert stored.meta("complete") is True
         assert stored.sql("PRAGMA foreign_key_check") == []
-        expected = loads(calls, stored.read_table("nodes"))
+        expected = loads(read_of(calls), stored.read_table("nodes"))
         found = stored.read_table("loads")
         for name, values in expected.items():
             np.testing.assert_array_equal(found[name], values, err_msg=name)

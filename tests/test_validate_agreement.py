@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from event_logs import write_logs, write_run
+from queueing import read_of
 from simulator import APP, DB, WEB, simulate
 
 from tapscope.analyze.load import loads, window_edges
@@ -114,7 +115,7 @@ def test_the_load_is_that_of_analyze():
     capture = (world.begin_ns, world.end_ns)
     found = agreement.agree(align(pair, capture, {}), capture, NOTHING, NOTHING, ["", "", "app", ""])
     answered = {name: values[calls["depart_ns"] >= 0] for name, values in calls.items()}
-    table = loads(answered, nodes, first_ns=world.begin_ns, last_ns=world.end_ns)
+    table = loads(read_of(answered), nodes, first_ns=world.begin_ns, last_ns=world.end_ns)
     assert found.windows["tap_load"].tolist() == table["load"][table["node"] == APP].tolist()
     assert found.windows["tap_max"].tolist() == table["max"][table["node"] == APP].tolist()
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import WINDOW_NS, series, window_edges
+from tapscope.analyze.inside import series
+from tapscope.analyze.load import WINDOW_NS, window_edges
 from tapscope.validate import statistics
 from tapscope.validate.aligned import Aligned
 from tapscope.validate.event_calls import Table

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import level
+from tapscope.analyze.inside import level
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

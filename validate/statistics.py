@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import integral
+from tapscope.analyze.inside import integral
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.load import stays
+from tapscope.analyze.stays import stays
 from tapscope.store.codes import CallFlag, MessageFlag, MessageKind, Protocol
 from tapscope.store.runfile import RunFile
 from tapscope.validate.event_calls import Table
