@@ -123,5 +123,6 @@ def test_windows_without_values_keep_what_was_asked_for() -> None:
 
 
 @given(st.lists(st.one_of(st.integers(-3, 9), st.integers(-(2**31), 2**31 - 1)), max_size=30))
+@settings(deadline=None)
 def test_different_values_are_told_however_far_apart(values) -> None:
     assert distinct(np.array(values, dtype=np.int32)).tolist() == sorted(set(values))
