@@ -3,6 +3,7 @@ status."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -205,6 +206,9 @@ def test_nothing_but_results_is_printed_when_nobody_watches(stored):
     assert done.stderr == ""
 
 
+PIPE_BYTES = 65_536
+
+
 def test_ctrl_c_keeps_what_was_read(tmp_path):
     out = tmp_path / "run.db"
     reader = subprocess.Popen(
@@ -215,20 +219,24 @@ def test_ctrl_c_keeps_what_was_read(tmp_path):
         env=environment(),
     )
     content = CAPTURE.read_bytes()
+    reading = threading.Event()
 
     def feed() -> None:
         assert reader.stdin is not None
         try:
             reader.stdin.write(content)
-            while True:  # the same packets again and again: the capture never ends
-                reader.stdin.write(content[24:])
+            for written in itertools.count(len(content), len(content)):
+                reader.stdin.write(content[24:])  # the same packets again: the capture never ends
                 time.sleep(0.01)
+                if written > 4 * PIPE_BYTES:
+                    reading.set()
         except (BrokenPipeError, ValueError):
-            pass
+            reading.set()
 
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
-    time.sleep(2.0)
+    reading.wait()
+    time.sleep(0.5)
     reader.send_signal(signal.SIGINT)
     assert reader.wait(30) == ExitCode.INTERRUPTED
     assert reader.stderr is not None

@@ -117,9 +117,9 @@ def burden(folder: Path, program: str, moments: list[tuple[int, int]], **setting
 @pytest.mark.parametrize("program", ["spin", "dirty", "write"])
 def test_a_burden_does_what_was_planned_and_leaves_nothing(tmp_path: Path, program: str) -> None:
     settings = {"workers": 3, "block_kib": 64, "most_mib": 1}
-    found = burden(tmp_path, program, [(100, 50), (300, 50)], **settings)
+    found = burden(tmp_path, program, [(100, 150), (400, 150)], **settings)
     assert len(found) == 2
-    for (begin, end), at in zip(found, (100, 300), strict=True):
+    for (begin, end), at in zip(found, (100, 400), strict=True):
         assert at * 1_000_000 <= begin
         assert begin + 20_000_000 < end
     assert sum(file.stat().st_size for file in tmp_path.glob("block-*")) == 0
