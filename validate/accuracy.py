@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.store.codes import LinkKind
+from tapscope.store.runfile import RunFile
 from tapscope.validate.edges import EdgeAccuracy, busy, by_crowd, by_pair, calibration, rate, roots
 from tapscope.validate.event_calls import Names, Table
 from tapscope.validate.joining import last_before
@@ -69,6 +70,11 @@ class PathAccuracy:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+
+def read_links(run: RunFile) -> Table:
+    """What `from_tables` needs of a run's links; the whole numbers by themselves, which is faster."""
+    return run.read_table("links", ["child", "parent", "kind"]) | run.read_table("links", ["probability"])
 
 
 def from_run(tap: Tap, links: Table, addresses: Names) -> LinkedCalls:
@@ -153,11 +159,15 @@ def _keys(rows: list[tuple[int, ...]]) -> Keys:
     return Keys(*(block[:, i] for i in range(6)))
 
 
-def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
+def paths(linked: LinkedCalls, truth: Truth, row_of: Ints | None = None) -> PathAccuracy:
     """Judge links by a truth file. Calls that the truth does not know, or that belong to no transaction, are
-    not judged and are counted; so are truth rows that the tap has no call for."""
+    not judged and are counted; so are truth rows that the tap has no call for.
+
+    row_of : per call the row of the truth file, where the two were matched already
+    """
     counters = {**truth.counters, **linked.counters}
-    row_of = match(linked.keys, truth.keys)
+    if row_of is None:
+        row_of = match(linked.keys, truth.keys)
     ids = np.where(row_of >= 0, truth.request_id[row_of], -1) if len(truth.keys) else row_of
     judged = ids >= 0
     protocols = np.array(truth.protocol or [""], dtype=object)
@@ -208,10 +218,7 @@ def paths(linked: LinkedCalls, truth: Truth) -> PathAccuracy:
     reported = int(np.count_nonzero(judged & (linked.kind == LinkKind.ROOT)))
     rows = np.flatnonzero(edge)
     above = true_parent[rows]
-    pair = np.array(
-        [f"{protocol[p]}->{protocol[c]}" for c, p in zip(rows.tolist(), above.tolist(), strict=True)],
-        dtype=object,
-    )
+    pair = protocol[above] + "->" + protocol[rows]
     claimed = edge & (linked.kind == LinkKind.LINKED)
     worth = calibration(linked.probability[claimed], right[claimed])
     return PathAccuracy(

@@ -55,12 +55,16 @@ def rate(part: int, whole: int) -> float:
 def by_pair(pair: NDArray[Any], right: Bools, joined: Bools) -> list[EdgeAccuracy]:
     """Accuracy per name of a tier pair. One row per edge: was it found right, was it linked to anything?"""
     found = []
-    for name in sorted(set(pair.tolist())):
-        here = pair == name
+    for name, here in _pairs(pair):
         edges, good, linked = (int(np.count_nonzero(mask)) for mask in (here, here & right, here & joined))
         accuracy, wrong_rate = rate(good, edges), rate(linked - good, linked)
         found.append(EdgeAccuracy(name, edges, good, linked - good, edges - linked, accuracy, wrong_rate))
     return found
+
+
+def _pairs(pair: NDArray[Any]) -> list[tuple[str, Bools]]:
+    """Every name and which rows have it."""
+    return [(name, pair == name) for name in sorted(set(pair.tolist()))]
 
 
 def calibration(probability: NDArray[np.float64], right: Bools) -> Calibration:
@@ -111,13 +115,14 @@ def by_crowd(pair: NDArray[Any], right: Bools, in_flight: Ints) -> list[dict[str
     """Edge accuracy per tier pair and number of calls in flight at the true parent's node (bins as above)."""
     bucket = np.searchsorted(CONCURRENCY_BINS, np.maximum(in_flight, 1), side="right") - 1
     table = []
-    for name in sorted(set(pair.tolist())):
+    for name, here in _pairs(pair):
+        all_edges, all_good = (
+            np.bincount(bucket[rows], minlength=len(CONCURRENCY_BINS)) for rows in (here, here & right)
+        )
         for number, low in enumerate(CONCURRENCY_BINS):
-            here = (pair == name) & (bucket == number)
-            edges = int(np.count_nonzero(here))
+            edges, good = int(all_edges[number]), int(all_good[number])
             if edges:
                 high = CONCURRENCY_BINS[number + 1] - 1 if number + 1 < len(CONCURRENCY_BINS) else None
-                good = int(np.count_nonzero(right[here]))
                 table.append(
                     {"pair": name, "from": low, "to": high, "edges": edges, "right": good}
                     | {"accuracy": rate(good, edges)}

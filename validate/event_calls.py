@@ -7,6 +7,7 @@ one server.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -131,27 +132,37 @@ def table_of(columns: tuple[Column, ...], rows: list[tuple[int, ...]]) -> Table:
     return {column.name: block[:, i].astype(column.dtype) for i, column in enumerate(columns)}
 
 
+class _Codes(dict[str, int]):
+    """Gives a text that it does not have the next number."""
+
+    def __missing__(self, text: str) -> int:
+        code = self[text] = len(self)
+        return code
+
+
 class Names:
     """Texts to small integers, in the order of first use."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._codes: dict[str, int] = {}
+        self._codes = _Codes()
+        self.code: Callable[[str], int] = self._codes.__getitem__
+        """Index of a text; a new one is added. The dict's own method: it is called for every cell."""
 
-    def code(self, text: str) -> int:
-        """Index of the text; a new one is added."""
-        known = self._codes.get(text)
-        if known is None:
-            known = self._codes[text] = len(self.texts)
-            self.texts.append(text)
-        return known
+    @property
+    def texts(self) -> list[str]:
+        """All texts; the index of each is its place."""
+        return list(self._codes)
+
+    def codes(self, texts: Iterable[str]) -> list[int]:
+        """`code` of every text."""
+        return list(map(self.code, texts))
 
     def knows(self, text: str) -> bool:
         """Has this text an index already?"""
         return text in self._codes
 
 
-NO_ID = ("", "-", "NULL")
+NO_ID = frozenset(("", "-", "NULL"))
 """How servers write that a request had no ID."""
 
 RAW_CALL = EVENT_CALL + _columns(
@@ -185,16 +196,54 @@ class MarkKind(IntEnum):
     CLIENT = 4  # the whole request as its client saw it: sending and receiving
 
 
+Cells = int | Ints | Sequence[int]
+"""What `Collector.add` takes for a column: a value for each row, or one for all of them."""
+
+
+class Growing:
+    """A table to which rows are added block by block, or one by one."""
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._columns = columns
+        self._blocks: list[Table] = []
+        self._rows: list[tuple[int, ...]] = []
+
+    def row(self, values: tuple[int, ...]) -> None:
+        """One row, its values in the order of the columns."""
+        self._rows.append(values)
+
+    def block(self, count: int, columns: Mapping[str, Cells]) -> None:
+        """`count` rows: a value per row, or one for all of them."""
+        self._settle()
+        self._blocks.append(
+            {
+                column.name: np.array(np.broadcast_to(np.asarray(columns[column.name]), count), column.dtype)
+                for column in self._columns
+            }
+        )
+
+    def _settle(self) -> None:
+        if self._rows:
+            self._blocks.append(table_of(self._columns, self._rows))
+            self._rows = []
+
+    def table(self) -> Table:
+        """All rows, in the order in which they came."""
+        self._settle()
+        blocks = self._blocks or [empty_table(self._columns)]
+        return {c.name: np.concatenate([block[c.name] for block in blocks]) for c in self._columns}
+
+
 @dataclass
 class Collector:
-    """Where the log readers put their rows, in the order of RAW_CALL, MARK and LOG_GAP."""
+    """Where the log readers put their rows: calls (RAW_CALL), marks (MARK) and gaps (LOG_GAP)."""
 
     request_ids: Names = field(default_factory=Names)
     hosts: Names = field(default_factory=Names)
     commands: Names = field(default_factory=Names)
-    rows: list[tuple[int, ...]] = field(default_factory=list)
-    marks: list[tuple[int, ...]] = field(default_factory=list)
-    gaps: list[tuple[int, ...]] = field(default_factory=list)
+    calls: Growing = field(default_factory=lambda: Growing(RAW_CALL))
+    marks: Growing = field(default_factory=lambda: Growing(MARK))
+    gaps: Growing = field(default_factory=lambda: Growing(LOG_GAP))
     sources: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -206,6 +255,16 @@ class Collector:
     def id_code(self, request_id: str) -> int:
         """Index of a request ID; -1 for the ways servers write that there is none."""
         return -1 if request_id in NO_ID else self.request_ids.code(request_id)
+
+    def id_codes(self, request_ids: Iterable[str]) -> list[int]:
+        """`id_code` of every one."""
+        code = self.request_ids.code
+        return [-1 if text in NO_ID else code(text) for text in request_ids]
+
+    def command_codes(self, commands: Iterable[str]) -> list[int]:
+        """Indices of commands; -1 for ''."""
+        code = self.commands.code
+        return [code(text) if text else -1 for text in commands]
 
     def add(
         self,
@@ -220,20 +279,42 @@ class Collector:
         precision_ns: tuple[int, int],
         protocol: Protocol = Protocol.UNKNOWN,
         command: str = "",
-        thread: int = -1,
-        client_port: int = -1,
         status: int = -1,
-        alias: str = "",
-        handled_ns: int = -1,
+        thread: int = -1,
     ) -> None:
         """One call, as its log line says it."""
         command_code = self.commands.code(command) if command else -1
         code = self.id_code(request_id)
-        more = (self.id_code(alias), handled_ns)
-        where = (command_code, thread, client_port, status, source, line)
-        self.rows.append(
-            (tier, host, int(protocol), code, arrive_ns, depart_ns, *precision_ns, *where, *more)
-        )
+        where = (command_code, thread, -1, status, source, line, -1, -1)
+        self.calls.row((tier, host, int(protocol), code, arrive_ns, depart_ns, *precision_ns, *where))
+
+    def add_rows(
+        self,
+        line: Ints,
+        *,
+        tier: int,
+        host: int,
+        source: int,
+        request_id: Cells,
+        arrive_ns: Ints,
+        depart_ns: Cells,
+        precision_ns: tuple[int, int],
+        protocol: Cells,
+        command: Cells = -1,
+        thread: Cells = -1,
+        client_port: Cells = -1,
+        status: Cells = -1,
+        alias: Cells = -1,
+        handled_ns: Cells = -1,
+    ) -> None:
+        """The calls of these lines of one log. request_id, alias, command : codes (id_codes,
+        command_codes)."""
+        columns: dict[str, Cells] = {"tier": tier, "host": host, "source": source, "line": line}
+        columns |= {"request_id": request_id, "arrive_ns": arrive_ns, "depart_ns": depart_ns}
+        columns |= {"arrive_precision_ns": precision_ns[0], "depart_precision_ns": precision_ns[1]}
+        columns |= {"protocol": protocol, "command": command, "thread": thread, "client_port": client_port}
+        columns |= {"status": status, "alias": alias, "handled_ns": handled_ns}
+        self.calls.block(len(line), columns)
 
     def mark(
         self,
@@ -246,13 +327,30 @@ class Collector:
         at_ns: int,
         until_ns: int = -1,
         ordinal: int = -1,
-        thread: int = -1,
-        command: str = "",
     ) -> None:
         """One stamp or interval that belongs to a call in another line."""
-        command_code = self.commands.code(command) if command else -1
-        where = (ordinal, thread, command_code, source)
-        self.marks.append((tier, host, int(kind), self.id_code(request_id), at_ns, until_ns, *where))
+        where = (ordinal, -1, -1, source)
+        self.marks.row((tier, host, int(kind), self.id_code(request_id), at_ns, until_ns, *where))
+
+    def mark_rows(
+        self,
+        kind: MarkKind,
+        *,
+        tier: int,
+        host: int,
+        source: int,
+        request_id: Cells,
+        at_ns: Ints,
+        until_ns: Cells,
+        ordinal: Cells = -1,
+        thread: Cells = -1,
+        command: Cells = -1,
+    ) -> None:
+        """The same for many lines of one log. request_id, command : codes."""
+        columns: dict[str, Cells] = {"tier": tier, "host": host, "kind": int(kind), "source": source}
+        columns |= {"request_id": request_id, "at_ns": at_ns, "until_ns": until_ns}
+        columns |= {"ordinal": ordinal, "thread": thread, "command": command}
+        self.marks.block(len(at_ns), columns)
 
     def counters(self) -> list[tuple[str, int, str]]:
         """The counters as (name, value, unit), by name."""
@@ -270,12 +368,16 @@ def without_duplicates(calls: Table) -> tuple[Table, int]:
     different calls cannot: one connection or thread does not start two calls in the same microsecond. A log
     with stamps in whole seconds cannot tell; its rows are all kept.
     """
-    key = ("client_port", "thread", "command", "depart_ns", "request_id", "host", "tier", "arrive_ns")
-    order = np.lexsort([calls[name] for name in key])
+    key = ("client_port", "thread", "command", "depart_ns", "request_id", "host", "tier")
+    order = np.argsort(calls["arrive_ns"], kind="stable")
+    together = calls["arrive_ns"][order[1:]] == calls["arrive_ns"][order[:-1]]
+    tied = np.flatnonzero(np.append(together, False) | np.append(False, together))
+    # Few arrive at the same time: only these are sorted by the other columns.
+    rows = order[tied]
+    order[tied] = rows[np.lexsort([*(calls[name][rows] for name in key), calls["arrive_ns"][rows]])]
     ordered = {name: values[order] for name, values in calls.items()}
-    same = ordered["arrive_precision_ns"][1:] < COARSE_NS
+    same = together & (ordered["arrive_precision_ns"][1:] < COARSE_NS)
     for name in key:
         same &= ordered[name][1:] == ordered[name][:-1]
     keep = np.concatenate([np.ones(min(len(order), 1), dtype=bool), ~same])
-    # lexsort's last key is the first to sort by: rows are in order of arrival across tiers.
     return {name: values[keep] for name, values in ordered.items()}, int(np.count_nonzero(~keep))

@@ -16,8 +16,6 @@ from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.validate.event_calls import (
     DOWNSTREAM,
     EVENT_CALL,
-    LOG_GAP,
-    MARK,
     RAW_CALL,
     TIERS,
     Collector,
@@ -132,9 +130,9 @@ def _recognised(directory: Path, collector: Collector, more: Sequence[Path]) -> 
 
 
 def _joined(collector: Collector, zone: str | None) -> EventCalls:
-    calls = table_of(RAW_CALL, collector.rows)
-    marks = table_of(MARK, collector.marks)
-    gaps = table_of(LOG_GAP, collector.gaps)
+    calls = collector.calls.table()
+    marks = collector.marks.table()
+    gaps = collector.gaps.table()
     settle_zones(collector, calls, marks, gaps, zone)
     calls, repeated = without_duplicates(calls)
     collector.count("duplicate_line", repeated)

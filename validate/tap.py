@@ -24,12 +24,19 @@ COMMANDS_WITHOUT_STATEMENT = frozenset(
 """Class texts of MySQL calls that run no statement (names of the protocol's command bytes)."""
 
 
+CALLS = (
+    *("conn", "client_node", "server_node", "protocol", "class_id"),
+    *("arrive_ns", "depart_ns", "flags", "tcp_seq"),
+)
+"""Columns that are read: a run of a million calls is worth leaving the others out."""
+
+
 @dataclass
 class Tap:
     """Tables of a run file, and what was derived from them.
 
-    calls : contract table; begin_ns, end_ns : its stays under the edge rules of analyze.load, end_ns = -1
-        unknown
+    calls : the columns CALLS of the contract table
+    begin_ns, end_ns : its stays under the edge rules of analyze.load, end_ns = -1 unknown
     capture_ns : first and last packet; holes : node, begin_ns, end_ns of times in which calls may be missing
         or wrong
     """
@@ -63,7 +70,7 @@ class Tap:
 
 def read(run: RunFile) -> Tap:
     """Read what validation needs from a run file."""
-    calls = run.read_table("calls")
+    calls = run.read_table("calls", CALLS)
     connections = run.read_table("connections")
     stay = stays(calls, connections["closed_ns"].astype(np.int64))
     captures = [s for s in run.sources() if s.get("kind") == "capture" and s.get("first_ns", -1) >= 0]

@@ -15,7 +15,8 @@ import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import compress, islice
+from io import StringIO
+from itertools import accumulate, chain, compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.store.errors import TapscopeError
+from tapscope.validate.blocks import blocks
 from tapscope.validate.event_calls import Names
 
 Ints = NDArray[np.int64]
@@ -31,9 +33,6 @@ NEEDED = ("ts_ns", "src", "sport", "dst", "dport", "tcp_seq", "protocol", "reque
 
 ONE_WAY = frozenset({"COM_QUIT", "COM_STMT_CLOSE", "COM_STMT_SEND_LONG_DATA"})
 """Kinds that have no answer by protocol, and are therefore no calls."""
-
-CHUNK = 50_000
-"""Rows that are taken apart at a time: column by column is several times as fast as row by row."""
 
 REACH_NS = 1_000_000_000
 """Rows with equal ports and sequence number are one request only if their stamps are this near."""
@@ -97,50 +96,70 @@ def csv_rows(
 
 def csv_columns(
     path: Path, needed: tuple[str, ...], counters: dict[str, int], name: str
-) -> Iterator[dict[str, tuple[str, ...]]]:
-    """The same, CHUNK rows at a time, column by column; what a row lacks of the other columns is ''."""
+) -> Iterator[dict[str, list[str]]]:
+    """The same, many rows at a time, column by column; what a row lacks of the other columns is ''."""
+    blocks_of_rows = _cells(path, counters, name)
+    first, lengths = next(blocks_of_rows, ([], [0]))
+    width = lengths[0]
+    header = first[:width]
+    missing = [column for column in needed if column not in header]
+    if missing:
+        raise TapscopeError(
+            f"line 1: column {missing[0]} is missing; expected {', '.join(needed)}",
+            path=path,
+            remedy="Give a file with these columns (docs/validation.md).",
+        )
+    least = max(header.index(column) for column in needed) + 1
+    for cells, widths in chain([(first[width:], lengths[1:])], blocks_of_rows):
+        even = cells
+        if widths.count(width) != len(widths):
+            short = sum(each < least for each in widths)
+            if short:
+                counters[f"{name}.short_row"] = counters.get(f"{name}.short_row", 0) + short
+            ends = zip(accumulate(widths), widths, strict=True)
+            rows = (cells[end - each : end] for end, each in ends if each >= least)
+            even = [cell for row in rows for cell in (row + [""] * width)[:width]]
+        if even:
+            yield {column: even[place::width] for place, column in enumerate(header)}
+
+
+def _cells(path: Path, counters: dict[str, int], name: str) -> Iterator[tuple[list[str], list[int]]]:
+    """The cells of many rows one after the other, and how many cells each row has; empty rows are left out.
+
+    Rows are split at commas, until a quoted cell comes: from there on the csv module reads them.
+    """
+    texts = _texts(path, counters, name)
     try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        raise TapscopeError(what, path=path, remedy="Check the path.") from error
-    opener: Any = gzip.open if packed else open
-    with opener(path, "rt", newline="") as file:
-        rows = _lists(path, csv.reader(file), counters, name)
-        header = next(rows, [])
-        missing = [column for column in needed if column not in header]
-        if missing:
-            raise TapscopeError(
-                f"line 1: column {missing[0]} is missing; expected {', '.join(needed)}",
-                path=path,
-                remedy="Give a file with these columns (docs/validation.md).",
-            )
-        least, width = max(header.index(column) for column in needed) + 1, len(header)
-        while chunk := list(islice(rows, CHUNK)):
-            for place, row in enumerate(chunk):
-                if len(row) != width:
-                    chunk[place] = (row + [""] * width)[:width] if len(row) >= least else []
-            whole = [row for row in chunk if row]
-            if len(whole) < len(chunk):
-                counters[f"{name}.short_row"] = counters.get(f"{name}.short_row", 0) + len(chunk) - len(whole)
+        for text in texts:
+            if '"' in text or "\r" in text:
+                rest = (StringIO(each, newline="") for each in chain([text], texts))
+                reader = filter(None, csv.reader(chain.from_iterable(rest)))
+                while rows := list(islice(reader, CHUNK)):
+                    yield list(chain.from_iterable(rows)), list(map(len, rows))
+                return
+            whole = list(filter(None, text.split("\n")))
             if whole:
-                yield dict(zip(header, zip(*whole, strict=True), strict=True))
-
-
-def _lists(
-    path: Path, reader: Iterator[list[str]], counters: dict[str, int], name: str
-) -> Iterator[list[str]]:
-    """Rows that are not empty; a cut file ends early and is counted."""
-    try:
-        yield from filter(None, reader)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        counters[f"{name}.truncated_file"] = 1
+                yield ",".join(whole).split(","), [line.count(",") + 1 for line in whole]
     except (UnicodeDecodeError, csv.Error) as error:
         raise TapscopeError(
             f"this is not a CSV file: {error}", path=path, remedy="Give a CSV file with a header line."
         ) from error
 
+
+def _texts(path: Path, counters: dict[str, int], name: str) -> Iterator[str]:
+    """Blocks of whole lines, whose ends are \\n; a cut file ends early and is counted."""
+    try:
+        for block in blocks(path):
+            yield block.decode("utf-8").replace("\r\n", "\n")
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        counters[f"{name}.truncated_file"] = 1
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise TapscopeError(what, path=path, remedy="Check the path.") from error
+
+
+CHUNK = 50_000
+"""Rows that the csv module reads at a time."""
 
 NUMBERS = ("ts_ns", "sport", "dport", "tcp_seq")
 
@@ -150,44 +169,52 @@ def read(path: str | Path, addresses: Names) -> Truth:
     path = Path(path)
     counters: dict[str, int] = {}
     ids = Names()
-    blocks = []
+    blocks_of_keys: list[list[Ints]] = []
     protocol: list[str] = []
     how: list[str] = []
     kind: list[str] = []
+    shared: dict[str, str] = {}  # a few texts, which the file repeats in every row
     for found in csv_columns(path, NEEDED, counters, "truth"):
         chunk = found
-        nothing = ("",) * len(chunk["ts_ns"])
-        part = tuple(text or "0" for text in chunk.get("part", nothing))
+        if "part" in chunk:
+            chunk["part"] = [text or "0" for text in chunk["part"]]
+        columns = [name for name in (*NUMBERS, "part") if name in chunk]
         try:
-            numbers = [list(map(int, chunk[name])) for name in NUMBERS]
-            parts = list(map(int, part))
+            numbers = [_whole(chunk[name]) for name in columns]
         except ValueError:
-            columns = [*(chunk[name] for name in NUMBERS), part]
-            good = [all(map(_is_number, row)) for row in zip(*columns, strict=True)]
+            rows = zip(*(chunk[name] for name in columns), strict=True)
+            good = [all(map(_is_number, row)) for row in rows]
             counters["truth.bad_number"] = counters.get("truth.bad_number", 0) + good.count(False)
-            chunk = {name: tuple(compress(values, good)) for name, values in chunk.items()}
-            nothing = ("",) * len(chunk["ts_ns"])
-            numbers = [list(map(int, chunk[name])) for name in NUMBERS]
-            parts = list(map(int, compress(part, good)))
+            chunk = {name: list(compress(values, good)) for name, values in chunk.items()}
+            numbers = [_whole(chunk[name]) for name in columns]
+        count = len(chunk["ts_ns"])
         request = [ids.code(text) if text else -1 for text in chunk["request_id"]]
-        src, dst = (list(map(addresses.code, chunk[name])) for name in ("src", "dst"))
-        ts_ns, sport, dport, tcp_seq = numbers
-        blocks.append(np.array([ts_ns, src, sport, dst, dport, tcp_seq, request, parts], dtype=np.int64))
-        protocol += map(str.upper, chunk["protocol"])
-        how += chunk.get("how", nothing)
-        kind += chunk.get("kind", nothing)
-    block = np.concatenate([np.empty((8, 0), dtype=np.int64), *blocks], axis=1)
+        src, dst = (addresses.codes(chunk[name]) for name in ("src", "dst"))
+        ts_ns, sport, dport, tcp_seq, *part = numbers
+        block = [ts_ns, src, sport, dst, dport, tcp_seq, request, *(part or [np.zeros(count, np.int64)])]
+        blocks_of_keys.append([np.asarray(column, dtype=np.int64) for column in block])
+        upper = {text: text.upper() for text in set(chunk["protocol"])}
+        protocol += map(upper.__getitem__, chunk["protocol"])
+        for texts, name in ((how, "how"), (kind, "kind")):
+            cells = chunk.get(name) or [""] * count
+            texts += map(shared.setdefault, cells, cells)
+    nothing_read = [[np.empty(0, dtype=np.int64)] * 8]
+    *keys, request_id, parts = map(np.concatenate, zip(*(blocks_of_keys or nothing_read), strict=True))
     return Truth(
         path=str(path),
-        keys=Keys(*block[:6]),
-        request_id=block[6],
-        part=block[7],
+        keys=Keys(*keys),
+        request_id=request_id,
+        part=parts,
         request_ids=ids.texts,
         protocol=protocol,
         how=how,
         kind=kind,
         counters=counters,
     )
+
+
+def _whole(texts: list[str]) -> Ints:
+    return np.array(list(map(int, texts)), dtype=np.int64)
 
 
 def _is_number(text: str) -> bool:

@@ -11,25 +11,26 @@ log are local time without a zone.
 from __future__ import annotations
 
 import re
+from functools import partial
+
+import numpy as np
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
+from tapscope.validate.monitors.books import Stay, read_lines
+from tapscope.validate.monitors.columns import NOTHING, Rows, Stays, parsed, read_fields, whole
 from tapscope.validate.monitors.lines import (
     LOCAL,
     Format,
     LogFile,
-    Stay,
     UnreadableError,
     local_ns,
-    number_or_none,
     outside_quotes,
-    read_lines,
 )
 
 PRECISION_NS = 1_000
 """%{begin:usec}t and its like are cut to whole microseconds."""
 
-_FIELD = re.compile(r"(?:^| )(id|uid|beg|end|D|s|conn|jk)=(\S*)")
 _ACCESS = re.compile(r"(?:^| )beg=\d{16}(?: |$)")
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6})\]")
 _STOCK_STAMP = re.compile(r"\[[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d\d) (\d\d:\d\d:\d\d\.\d{6}) (\d{4})\]")
@@ -45,43 +46,46 @@ def microseconds(text: str) -> int:
     return round(float(text) * 1e6) if "." in text else int(text)
 
 
+def _handled_ns(text: str) -> int:
+    return -1 if text in (NOTHING, "") else microseconds(text) * _NS_PER_US
+
+
 def read_access(file: LogFile, collector: Collector) -> None:
     """Calls of the web tier, with the time that mod_jk spent on them downstream."""
     host = collector.hosts.code(file.host)
     tier = TIERS.index("web")
 
-    def parse(source: int, number: int, text: str) -> Stay:
-        fields = dict(_FIELD.findall(outside_quotes(text)))
-        try:
-            arrive = int(fields["beg"]) * _NS_PER_US
-            depart = (
-                int(fields["end"]) * _NS_PER_US if "end" in fields else arrive + int(fields["D"]) * _NS_PER_US
-            )
-            handled = fields.get("jk", "-")
-            handled_ns = -1 if handled in ("-", "") else microseconds(handled) * _NS_PER_US
-        except (KeyError, ValueError):
-            raise UnreadableError from None
-        if depart < arrive:
-            collector.count("departs_before_arrival")
-            raise UnreadableError
-        collector.add(
+    def take(rows: Rows) -> Stays:
+        rows.cells["left"] = [
+            stay if end == NOTHING else end for end, stay in zip(rows["end"], rows["D"], strict=True)
+        ]
+        rows, (begin, left, handled_ns) = rows.parsed(
+            ("beg", whole), ("left", whole), ("jk", partial(parsed, parse=_handled_ns))
+        )
+        by_stay = np.array([end == NOTHING for end in rows["end"]], dtype=bool)
+        arrive = begin * _NS_PER_US
+        depart = left * _NS_PER_US + np.where(by_stay, arrive, 0)
+        forward = depart >= arrive
+        collector.count("departs_before_arrival", len(rows) - int(np.count_nonzero(forward)))
+        rows, arrive, depart = rows.readable(forward), arrive[forward], depart[forward]
+        collector.add_rows(
+            rows.line,
             tier=tier,
             host=host,
-            source=source,
-            line=number,
-            request_id=fields.get("id", "-"),
-            alias=fields.get("uid", "-"),
+            source=rows.source,
+            request_id=collector.id_codes(rows["id"]),
+            alias=collector.id_codes(rows["uid"]),
             arrive_ns=arrive,
             depart_ns=depart,
             precision_ns=(PRECISION_NS, PRECISION_NS),
-            protocol=Protocol.HTTP,
-            client_port=number_or_none(fields.get("conn", "").rpartition(":")[2]),
-            status=number_or_none(fields.get("s", "-")),
-            handled_ns=handled_ns,
+            protocol=int(Protocol.HTTP),
+            client_port=rows.ports("conn"),
+            status=rows.numbers("s"),
+            handled_ns=handled_ns[forward],
         )
-        return arrive, depart
+        return rows.line, arrive, depart
 
-    read_lines(file, collector, ACCESS, parse)
+    read_fields(file, collector, ACCESS, ("id", "uid", "beg", "end", "D", "s", "conn", "jk"), take)
 
 
 def _stamp(line: str) -> str | None:

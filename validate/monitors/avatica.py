@@ -13,7 +13,8 @@ import re
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
-from tapscope.validate.monitors.lines import Format, LogFile, Stay, UnreadableError, header, read_lines
+from tapscope.validate.monitors.columns import Rows, Stays, read_table
+from tapscope.validate.monitors.lines import Format, LogFile
 from tapscope.validate.monitors.tomcat import read_intervals
 
 _NS_PER_US = 1_000
@@ -23,33 +24,25 @@ _TIER = TIERS.index("middle")
 def read_calls(file: LogFile, collector: Collector) -> None:
     """Calls of the middleware."""
     host = collector.hosts.code(file.host)
-    needed = ("request_id", "ua_us", "ud_us", "rpc")
-    columns = header(file, needed, CALLS.expected)
-    id_at, begin_at, end_at, rpc_at = (columns[name] for name in needed)
 
-    def parse(source: int, number: int, text: str) -> Stay:
-        cells = text.split("\t")
-        if len(cells) != len(columns):
-            raise UnreadableError
-        try:
-            begin, end = int(cells[begin_at]) * _NS_PER_US, int(cells[end_at]) * _NS_PER_US
-        except ValueError:
-            raise UnreadableError from None
-        collector.add(
+    def take(rows: Rows) -> Stays:
+        rows, (begin, end) = rows.whole("ua_us", "ud_us")
+        arrive, depart = begin * _NS_PER_US, end * _NS_PER_US
+        collector.add_rows(
+            rows.line,
             tier=_TIER,
             host=host,
-            source=source,
-            line=number,
-            request_id=cells[id_at],
-            arrive_ns=begin,
-            depart_ns=end,
+            source=rows.source,
+            request_id=collector.id_codes(rows["request_id"]),
+            arrive_ns=arrive,
+            depart_ns=depart,
             precision_ns=(_NS_PER_US, _NS_PER_US),
-            protocol=Protocol.AVATICA,
-            command=cells[rpc_at],
+            protocol=int(Protocol.AVATICA),
+            command=collector.command_codes(rows["rpc"]),
         )
-        return begin, end
+        return rows.line, arrive, depart
 
-    read_lines(file, collector, CALLS, parse, skip=1)
+    read_table(file, collector, CALLS, ("request_id", "ua_us", "ud_us", "rpc"), take)
 
 
 def read_statements(file: LogFile, collector: Collector) -> None:

@@ -19,15 +19,13 @@ from datetime import UTC, datetime
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector
+from tapscope.validate.monitors.books import Stay, read_lines, records
 from tapscope.validate.monitors.lines import (
     LOCAL,
     Format,
     LogFile,
-    Stay,
     UnreadableError,
     local_ns,
-    read_lines,
-    records,
 )
 from tapscope.validate.monitors.mariadb import request_id_of
 

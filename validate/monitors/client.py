@@ -7,11 +7,13 @@ two times.
 
 from __future__ import annotations
 
-import csv
 import re
 
+import numpy as np
+
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
-from tapscope.validate.monitors.lines import Format, LogFile, Stay, UnreadableError, header, read_lines
+from tapscope.validate.monitors.columns import Rows, Stays, read_table
+from tapscope.validate.monitors.lines import Format, LogFile
 
 _TIER = TIERS.index("web")
 
@@ -19,32 +21,24 @@ _TIER = TIERS.index("web")
 def read_requests(file: LogFile, collector: Collector) -> None:
     """Client's interval of every request that had a response; the others are counted."""
     host = collector.hosts.code(file.host)
-    columns = header(file, ("request_id", "start_ns", "end_ns"), REQUESTS.expected, separator=",")
-    id_at, start_at, end_at = (columns[name] for name in ("request_id", "start_ns", "end_ns"))
 
-    def parse(source: int, number: int, text: str) -> Stay | None:
-        cells = next(csv.reader([text]))
-        if len(cells) != len(columns):
-            raise UnreadableError
-        try:
-            start, end = int(cells[start_at]), int(cells[end_at])
-        except ValueError:
-            raise UnreadableError from None
-        if end < 0:
-            collector.count("client.unanswered")
-            return None
-        collector.mark(
+    def take(rows: Rows) -> Stays:
+        rows, (start, end) = rows.whole("start_ns", "end_ns")
+        answered = end >= 0
+        collector.count("client.unanswered", len(rows) - int(np.count_nonzero(answered)))
+        rows, start, end = rows.where(answered), start[answered], end[answered]
+        collector.mark_rows(
             MarkKind.CLIENT,
             tier=_TIER,
             host=host,
-            source=source,
-            request_id=cells[id_at],
+            source=rows.source,
+            request_id=collector.id_codes(rows["request_id"]),
             at_ns=start,
             until_ns=end,
         )
-        return start, end
+        return rows.line, start, end
 
-    read_lines(file, collector, REQUESTS, parse, skip=1)
+    read_table(file, collector, REQUESTS, ("request_id", "start_ns", "end_ns"), take, separator=",")
 
 
 REQUESTS = Format(

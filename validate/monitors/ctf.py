@@ -99,7 +99,8 @@ def read_spans(file: LogFile, collector: Collector) -> None:
     size = sum(path.stat().st_size for path in file.path.parent.rglob("*") if path.is_file())
     for (tier, host), noted in parts.items():
         # Which service's events the tracer discarded is not told: they may have been any tier's.
-        collector.gaps.extend((tier, begin, end, noted.source) for begin, end in losses)
+        for begin, end in losses:
+            collector.gaps.row((tier, begin, end, noted.source))
         collector.sources.append(
             {
                 "path": str(file.path.parent),

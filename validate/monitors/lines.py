@@ -1,5 +1,4 @@
-"""Log files as numbered lines: compressed and rotated files, cut last lines, bad lines, and stamps without a
-zone."""
+"""Log files as numbered lines: compressed and rotated files, cut last lines, and stamps without a zone."""
 
 from __future__ import annotations
 
@@ -11,22 +10,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from tapscope.store.errors import TapscopeError
-from tapscope.validate.event_calls import TIERS, Collector
+from tapscope.validate.blocks import blocks
+from tapscope.validate.event_calls import Collector
 
 HEAD_LINES = 40
 """So many lines decide what format a file has; an Apache error log starts with a page of start-up
 messages."""
 
-RECORD_CHARACTERS = 1 << 20
-"""A record of several lines that is longer (a bulk INSERT) is not kept whole."""
-
 SHOWN_CHARACTERS = 60
 """Of a line that is quoted in an error: enough to recognise it, not enough to leak what users sent."""
+
+LOCAL = "local"
+"""Zone of a log whose stamps name none; events.settle_zones replaces it by what it found."""
+
+UTC_EPOCH = "UTC epoch"
+"""Zone of a log whose stamps count from the epoch."""
 
 _ROTATED = re.compile(r"([._-](\d{1,4}|\d{8}(-?\d{2,6})?))?(\.gz)?$")
 
@@ -67,28 +67,22 @@ def stem(path: Path) -> str:
     return _ROTATED.sub("", path.name)
 
 
-def _open(path: Path) -> Any:
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if packed else path.open("rb")
-
-
-def lines(path: Path, collector: Collector | None = None) -> Iterator[tuple[int, str]]:
-    """(number from 1, text without line end) of every whole line.
+def line_blocks(path: Path, collector: Collector | None = None) -> Iterator[tuple[int, list[str]]]:
+    """(number of the first, from 1; texts without line ends) of many whole lines at a time.
 
     A last line without line end was cut (the server was still writing): counted, not given. So is the rest of
     a compressed file that ends too early.
     """
-    number = 0
+    number = 1
     try:
-        with _open(path) as file:
-            for raw in file:
-                number += 1
-                if not raw.endswith(b"\n"):
-                    if collector is not None:
-                        collector.count("truncated_last_line")
-                    return
-                yield number, raw.decode("utf-8", errors="replace").rstrip("\r\n")
+        for block in blocks(path):
+            texts = block.decode("utf-8", errors="replace").split("\n")
+            if texts.pop() and collector is not None:
+                collector.count("truncated_last_line")
+            if b"\r" in block:
+                texts = [text.rstrip("\r") for text in texts]
+            yield number, texts
+            number += len(texts)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         if collector is not None:
             collector.count("truncated_compressed_file")
@@ -96,6 +90,12 @@ def lines(path: Path, collector: Collector | None = None) -> Iterator[tuple[int,
         raise TapscopeError(
             f"cannot be read: {error.strerror}", path=path, remedy="Check the file and its permissions."
         ) from error
+
+
+def lines(path: Path, collector: Collector | None = None) -> Iterator[tuple[int, str]]:
+    """(number from 1, text without line end) of every whole line, as `line_blocks` gives them."""
+    for first, texts in line_blocks(path, collector):
+        yield from enumerate(texts, first)
 
 
 def head(path: Path) -> list[str]:
@@ -130,118 +130,6 @@ def header(file: LogFile, needed: tuple[str, ...], expected: str, separator: str
             remedy="Export the log again with its header line.",
         )
     return {name: position for position, name in enumerate(names)}
-
-
-Stay = tuple[int, int]
-Numbered = tuple[int, str]
-"""A line's number from 1 and its text; of a record of several lines, the number of its first."""
-
-
-def read_lines(
-    file: LogFile,
-    collector: Collector,
-    form: Format,
-    parse: Callable[[int, int, str], Stay | None],
-    *,
-    zone: str = "UTC epoch",
-    skip: int = 0,
-    fold: Callable[[Iterator[Numbered]], Iterator[Numbered]] = iter,
-) -> None:
-    """Feed every line to `parse(source, number, text)` and keep the books of the file.
-
-    skip : header lines; fold : joins the lines of one record, where a record has several
-
-    parse gives (arrive_ns, depart_ns) of the call it stored, None for a line that is no call, and raises
-    UnreadableError for a line that should have been one. A lost line may have been a call: the time it may
-    have lasted is stored as a gap, so that no comparison uses it. More unreadable than readable lines: the
-    log is not of this format.
-    """
-    tier = TIERS.index(form.tier)
-    source = len(collector.sources)
-    stays: list[Stay] = []
-    lost_after: list[int] = []
-    first_bad: tuple[int, str] | None = None
-    last = 0
-    truncated = collector.counts.get("truncated_last_line", 0)
-    for number, text in fold(lines(file.path, collector)):
-        last = number
-        if number <= skip or not text:
-            continue
-        try:
-            stay = parse(source, number, text)
-        except UnreadableError:
-            collector.count("unreadable_line")
-            first_bad = first_bad or (number, text)
-            lost_after.append(len(stays))
-            continue
-        if stay is not None:
-            stays.append(stay)
-    if first_bad is not None and len(lost_after) > len(stays):
-        raise wrong_format(file.path, *first_bad, form.expected)
-    if collector.counts.get("truncated_last_line", 0) > truncated:
-        lost_after.append(len(stays))
-        last += 1
-    _add_gaps(collector, tier, source, stays, lost_after)
-    known = [at for stay in stays for at in stay if at >= 0]
-    collector.sources.append(
-        {
-            "path": str(file.path),
-            "kind": "events",
-            "monitor": form.name,
-            "tier": form.tier,
-            "host": file.host,
-            "bytes": file.path.stat().st_size,
-            "lines": last,
-            "calls": len(stays),
-            "unreadable_lines": len(lost_after),
-            "first_ns": min(known, default=-1),
-            "last_ns": max(known, default=-1),
-            "zone": zone,
-        }
-    )
-
-
-def _add_gaps(collector: Collector, tier: int, source: int, stays: list[Stay], lost_after: list[int]) -> None:
-    """A lost line departed between its neighbours (servers log at departure) and stayed as long as most calls
-    do."""
-    if not stays:
-        return
-    lengths = [depart - arrive for arrive, depart in stays if depart >= 0]
-    usual = int(np.percentile(lengths, 99)) if lengths else 0
-    for position in lost_after:
-        before = max(stays[max(position - 1, 0)])
-        after = max(stays[min(position, len(stays) - 1)])
-        collector.gaps.append((tier, min(before, after) - usual, max(before, after) + usual, source))
-
-
-def records(starts: Callable[[str, str], bool]) -> Callable[[Iterator[Numbered]], Iterator[Numbered]]:
-    """A `fold` that joins the lines of a record with line ends.
-
-    starts(last line of the record so far, this line): does this line begin the next record? Of a record
-    beyond RECORD_CHARACTERS only the last line is kept besides: request IDs stand at the end.
-    """
-
-    def fold(numbered: Iterator[Numbered]) -> Iterator[Numbered]:
-        first, size, parts = 0, 0, list[str]()
-        for number, text in numbered:
-            if parts and starts(parts[-1], text):
-                yield first, "\n".join(parts)
-                size, parts = 0, []
-            if not parts:
-                first = number
-            if size > RECORD_CHARACTERS:
-                parts[-1] = text
-            else:
-                parts.append(text)
-                size += len(text)
-        if parts:
-            yield first, "\n".join(parts)
-
-    return fold
-
-
-LOCAL = "local"
-"""Zone of a log whose stamps name none; events.settle_zones replaces it by what it found."""
 
 
 def number_or_none(text: str) -> int:

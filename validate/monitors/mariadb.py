@@ -12,20 +12,23 @@ counted, left out. start_time and event_time are in the session's time zone, whi
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector
-from tapscope.validate.monitors.lines import (
-    LOCAL,
-    Format,
-    LogFile,
-    Stay,
-    UnreadableError,
-    header,
-    local_ns,
-    number_or_none,
-    read_lines,
+from tapscope.validate.monitors.columns import (
+    Parsed,
+    Rows,
+    Stays,
+    completed,
+    local_stamps,
+    of_each,
+    of_form,
+    read_table,
 )
+from tapscope.validate.monitors.lines import LOCAL, Format, LogFile, UnreadableError
 
 PRECISION_NS = 1_000
 STATEMENT = "Statement"
@@ -50,6 +53,13 @@ def duration_ns(text: str) -> int:
     ) * 1_000
 
 
+def durations(texts: Sequence[str]) -> Parsed:
+    """`duration_ns` of every text."""
+    fits, (hours, minutes, seconds, micro) = of_form("00:00:00.000000", texts)
+    values = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + micro * 1_000
+    return completed(texts, fits, values, duration_ns)
+
+
 def request_id_of(statement: str, collector: Collector) -> str:
     """ID in a comment, else the bound string that is a request ID of another tier's log; '' if none."""
     comment = _COMMENT.search(statement)
@@ -62,72 +72,85 @@ def request_id_of(statement: str, collector: Collector) -> str:
     return ""
 
 
+def id_codes_of(statements: list[str], collector: Collector) -> list[int]:
+    """The IDs' codes, one statement after the other: an ID may be bound that a statement before had in its
+    comment."""
+    search, code = _COMMENT.search, collector.id_code
+    return [
+        code(found[1]) if (found := search(text)) else code(request_id_of(text, collector))
+        for text in statements
+    ]
+
+
+def over_network(rows: Rows, column: str, local: Callable[[str], bool], collector: Collector) -> Rows:
+    """Rows without those of connections that no tap sees, which are counted; the column may be missing."""
+    if column not in rows.cells:
+        return rows
+    seen = ~np.array(of_each(local, rows[column]), dtype=bool)
+    collector.count("db.local_connection", len(rows) - int(np.count_nonzero(seen)))
+    return rows.where(seen)
+
+
+def _without_address(user_host: str) -> bool:
+    return NO_ADDRESS.search(user_host) is not None
+
+
+def _command(statement: str) -> str:
+    administrator = ADMINISTRATOR.match(statement)
+    return administrator[1] if administrator else STATEMENT
+
+
 def read_slow(file: LogFile, collector: Collector) -> None:
     """Calls of the database tier from mysql.slow_log."""
     host = collector.hosts.code(file.host)
-    columns = header(file, ("start_time", "query_time", "sql_text"), SLOW.expected)
-    start_at, time_at, text_at = (columns[name] for name in ("start_time", "query_time", "sql_text"))
-    thread_at, user_at = columns.get("thread_id"), columns.get("user_host")
 
-    def parse(source: int, number: int, text: str) -> Stay | None:
-        cells = text.split("\t")
-        if len(cells) != len(columns):
-            raise UnreadableError
-        if user_at is not None and NO_ADDRESS.search(cells[user_at]):
-            collector.count("db.local_connection")
-            return None
-        arrive = local_ns(cells[start_at])
-        depart = arrive + duration_ns(cells[time_at])
-        administrator = ADMINISTRATOR.match(cells[text_at])
-        collector.add(
+    def take(rows: Rows) -> Stays:
+        rows = over_network(rows, "user_host", _without_address, collector)
+        rows, (arrive, lasted) = rows.parsed(("start_time", local_stamps), ("query_time", durations))
+        texts = rows["sql_text"]
+        collector.add_rows(
+            rows.line,
             tier=_TIER,
             host=host,
-            source=source,
-            line=number,
-            request_id=request_id_of(cells[text_at], collector),
+            source=rows.source,
+            request_id=id_codes_of(texts, collector),
             arrive_ns=arrive,
-            depart_ns=depart,
+            depart_ns=arrive + lasted,
             precision_ns=(PRECISION_NS, 2 * PRECISION_NS),
-            protocol=Protocol.MYSQL,
-            command=administrator[1] if administrator else STATEMENT,
-            thread=-1 if thread_at is None else number_or_none(cells[thread_at]),
+            protocol=int(Protocol.MYSQL),
+            command=collector.command_codes(
+                _command(text) if "administrator" in text else STATEMENT for text in texts
+            ),
+            thread=rows.numbers("thread_id"),
         )
-        return arrive, depart
+        return rows.line, arrive, arrive + lasted
 
-    read_lines(file, collector, SLOW, parse, zone=LOCAL, skip=1)
+    read_table(file, collector, SLOW, ("start_time", "query_time", "sql_text"), take, zone=LOCAL)
 
 
 def read_general(file: LogFile, collector: Collector) -> None:
     """Arrivals of the database tier from mysql.general_log; it does not know departures."""
     host = collector.hosts.code(file.host)
-    columns = header(file, ("event_time", "command_type", "argument"), GENERAL.expected)
-    time_at, command_at, text_at = (columns[name] for name in ("event_time", "command_type", "argument"))
-    thread_at, user_at = columns.get("thread_id"), columns.get("user_host")
 
-    def parse(source: int, number: int, text: str) -> Stay | None:
-        cells = text.split("\t")
-        if len(cells) != len(columns):
-            raise UnreadableError
-        if user_at is not None and NO_ADDRESS.search(cells[user_at]):
-            collector.count("db.local_connection")
-            return None
-        arrive = local_ns(cells[time_at])
-        collector.add(
+    def take(rows: Rows) -> Stays:
+        rows = over_network(rows, "user_host", _without_address, collector)
+        rows, (arrive,) = rows.parsed(("event_time", local_stamps))
+        collector.add_rows(
+            rows.line,
             tier=_TIER,
             host=host,
-            source=source,
-            line=number,
-            request_id=request_id_of(cells[text_at], collector),
+            source=rows.source,
+            request_id=id_codes_of(rows["argument"], collector),
             arrive_ns=arrive,
             depart_ns=-1,
             precision_ns=(PRECISION_NS, -1),
-            protocol=Protocol.MYSQL,
-            command=cells[command_at],
-            thread=-1 if thread_at is None else number_or_none(cells[thread_at]),
+            protocol=int(Protocol.MYSQL),
+            command=collector.command_codes(rows["command_type"]),
+            thread=rows.numbers("thread_id"),
         )
-        return arrive, -1
+        return rows.line, arrive, np.full(len(rows), -1, dtype=np.int64)
 
-    read_lines(file, collector, GENERAL, parse, zone=LOCAL, skip=1)
+    read_table(file, collector, GENERAL, ("event_time", "command_type", "argument"), take, zone=LOCAL)
 
 
 SLOW = Format(

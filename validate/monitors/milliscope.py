@@ -16,13 +16,12 @@ from functools import partial
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
+from tapscope.validate.monitors.books import Stay, read_lines
 from tapscope.validate.monitors.lines import (
     Format,
     LogFile,
-    Stay,
     UnreadableError,
     outside_quotes,
-    read_lines,
 )
 
 _TIER = TIERS.index("web")

@@ -9,23 +9,16 @@ written after the last byte was handed to the network layer.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector
-from tapscope.validate.monitors.lines import (
-    Format,
-    LogFile,
-    Stay,
-    UnreadableError,
-    number_or_none,
-    outside_quotes,
-    read_lines,
-)
+from tapscope.validate.monitors.columns import Rows, Stays, parsed, read_fields
+from tapscope.validate.monitors.lines import Format, LogFile, UnreadableError, outside_quotes
 
 PRECISION_NS = 1_000_000
 """$msec is cut to whole milliseconds, $request_time is the difference of two such stamps."""
 
-_FIELD = re.compile(r"(?:^| )(id|end|D|s|conn)=(\S*)")
 _ACCESS = re.compile(r"(?:^| )end=\d{10}\.\d{3}(?: |$)")
 _SECONDS = re.compile(r"\d{1,10}\.\d{3}")
 _NS_PER_MS = 1_000_000
@@ -43,26 +36,25 @@ def read_access(file: LogFile, collector: Collector) -> None:
     host = collector.hosts.code(file.host)
     tier = TIERS.index("web")
 
-    def parse(source: int, number: int, text: str) -> Stay:
-        fields = dict(_FIELD.findall(outside_quotes(text)))
-        depart = nanoseconds(fields.get("end", ""))
-        arrive = depart - nanoseconds(fields.get("D", ""))
-        collector.add(
+    def take(rows: Rows) -> Stays:
+        read = partial(parsed, parse=nanoseconds)
+        rows, (depart, stay) = rows.parsed(("end", read), ("D", read))
+        collector.add_rows(
+            rows.line,
             tier=tier,
             host=host,
-            source=source,
-            line=number,
-            request_id=fields.get("id", "-"),
-            arrive_ns=arrive,
+            source=rows.source,
+            request_id=collector.id_codes(rows["id"]),
+            arrive_ns=depart - stay,
             depart_ns=depart,
             precision_ns=(PRECISION_NS, PRECISION_NS),
-            protocol=Protocol.HTTP,
-            client_port=number_or_none(fields.get("conn", "").rpartition(":")[2]),
-            status=number_or_none(fields.get("s", "-")),
+            protocol=int(Protocol.HTTP),
+            client_port=rows.ports("conn"),
+            status=rows.numbers("s"),
         )
-        return arrive, depart
+        return rows.line, depart - stay, depart
 
-    read_lines(file, collector, ACCESS, parse)
+    read_fields(file, collector, ACCESS, ("id", "end", "D", "s", "conn"), take)
 
 
 ACCESS = Format(

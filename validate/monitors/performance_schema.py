@@ -11,19 +11,15 @@ the connection, PROCESSLIST_ID. The table is a ring: what was overwritten before
 from __future__ import annotations
 
 import re
+from functools import partial
+
+import numpy as np
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector
-from tapscope.validate.monitors.lines import (
-    Format,
-    LogFile,
-    Stay,
-    UnreadableError,
-    header,
-    number_or_none,
-    read_lines,
-)
-from tapscope.validate.monitors.mariadb import PRECISION_NS, STATEMENT, request_id_of
+from tapscope.validate.monitors.columns import Rows, Stays, of_each, parsed, read_table, whole
+from tapscope.validate.monitors.lines import Format, LogFile
+from tapscope.validate.monitors.mariadb import PRECISION_NS, STATEMENT, id_codes_of, over_network
 
 _TIER = TIERS.index("db")
 _PS_PER_NS = 1_000
@@ -36,48 +32,46 @@ def _command(event: str) -> str:
     return STATEMENT if kind == "sql" or name in ("Execute", "Query") else name
 
 
+def _nanoseconds(picoseconds: str) -> int:
+    """Picoseconds since the server's start may be more than 64 bits hold."""
+    return int(picoseconds) // _PS_PER_NS
+
+
 def read_statements(file: LogFile, collector: Collector) -> None:
     """Calls of the database tier."""
     host = collector.hosts.code(file.host)
-    columns = header(file, NEEDED, STATEMENTS.expected)
-    name_at, start_at, end_at, text_at, zero_at = (columns[name] for name in NEEDED)
-    thread_at, level_at, from_at = (
-        columns.get(name) for name in ("PROCESSLIST_ID", "NESTING_EVENT_LEVEL", "PROCESSLIST_HOST")
-    )
 
-    def parse(source: int, number: int, text: str) -> Stay | None:
-        cells = text.split("\t")
-        if len(cells) != len(columns):
-            raise UnreadableError
-        if level_at is not None and cells[level_at] not in ("0", "NULL"):
-            collector.count("db.inner_statement")  # of a stored routine: no call of its own
-            return None
-        if from_at is not None and cells[from_at] == "localhost":
-            collector.count("db.local_connection")
-            return None
-        if cells[end_at] in ("0", "NULL"):
-            collector.count("db.still_running")
-            return None
-        try:
-            start, end = (int(cells[at]) // _PS_PER_NS + int(cells[zero_at]) for at in (start_at, end_at))
-        except ValueError:
-            raise UnreadableError from None
-        collector.add(
+    def take(rows: Rows) -> Stays:
+        if "NESTING_EVENT_LEVEL" in rows.cells:
+            outer = np.array([level in ("0", "NULL") for level in rows["NESTING_EVENT_LEVEL"]], dtype=bool)
+            # A statement inside a stored routine is no call of its own.
+            collector.count("db.inner_statement", len(rows) - int(np.count_nonzero(outer)))
+            rows = rows.where(outer)
+        rows = over_network(rows, "PROCESSLIST_HOST", "localhost".__eq__, collector)
+        ended = np.array([end not in ("0", "NULL") for end in rows["TIMER_END"]], dtype=bool)
+        collector.count("db.still_running", len(rows) - int(np.count_nonzero(ended)))
+        rows = rows.where(ended)
+        picoseconds = partial(parsed, parse=_nanoseconds)
+        rows, (start, end, zero) = rows.parsed(
+            ("TIMER_START", picoseconds), ("TIMER_END", picoseconds), ("TIMER_ZERO_NS", whole)
+        )
+        arrive, depart = start + zero, end + zero
+        collector.add_rows(
+            rows.line,
             tier=_TIER,
             host=host,
-            source=source,
-            line=number,
-            request_id=request_id_of(cells[text_at], collector),
-            arrive_ns=start,
-            depart_ns=end,
+            source=rows.source,
+            request_id=id_codes_of(rows["SQL_TEXT"], collector),
+            arrive_ns=arrive,
+            depart_ns=depart,
             precision_ns=(PRECISION_NS, PRECISION_NS),
-            protocol=Protocol.MYSQL,
-            command=_command(cells[name_at]),
-            thread=-1 if thread_at is None else number_or_none(cells[thread_at]),
+            protocol=int(Protocol.MYSQL),
+            command=collector.command_codes(of_each(_command, rows["EVENT_NAME"])),
+            thread=rows.numbers("PROCESSLIST_ID"),
         )
-        return start, end
+        return rows.line, arrive, depart
 
-    read_lines(file, collector, STATEMENTS, parse, skip=1)
+    read_table(file, collector, STATEMENTS, NEEDED, take)
 
 
 STATEMENTS = Format(

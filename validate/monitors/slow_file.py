@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector
-from tapscope.validate.monitors.lines import Format, LogFile, Stay, UnreadableError, read_lines, records
+from tapscope.validate.monitors.books import Stay, read_lines, records
+from tapscope.validate.monitors.lines import Format, LogFile, UnreadableError
 from tapscope.validate.monitors.mariadb import (
     ADMINISTRATOR,
     NO_ADDRESS,

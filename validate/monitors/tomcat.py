@@ -16,25 +16,19 @@ from __future__ import annotations
 import re
 from functools import partial
 
+import numpy as np
+
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
-from tapscope.validate.monitors.lines import (
-    Format,
-    LogFile,
-    Stay,
-    UnreadableError,
-    header,
-    number_or_none,
-    outside_quotes,
-    read_lines,
-)
+from tapscope.validate.monitors.books import Stay, read_lines
+from tapscope.validate.monitors.columns import NOTHING, Rows, Stays, of_each, read_fields, read_table
+from tapscope.validate.monitors.lines import Format, LogFile, UnreadableError, outside_quotes
 
 _NS_PER_US = 1_000
 _NS_PER_MS = 1_000_000
 CLOCK_STEP_NS = 20_000_000
 """beg + D may miss `end` by a millisecond of rounding; more means that the wall clock was set in between."""
 
-_FIELD = re.compile(r"(?:^| )(id|uid|beg|end|D|s|thr|a)=(\S*)")
 _ACCESS = re.compile(r"(?:^| )beg=\d{13}(?: |$)")
 _EVENT = re.compile(r"id=(\S+) ua=(\d+) ds=(\d+) dr=(\d+) ud=(\d+)$")
 _TIER = TIERS.index("app")
@@ -50,34 +44,33 @@ def read_access(file: LogFile, collector: Collector) -> None:
     """Calls of the application tier."""
     host = collector.hosts.code(file.host)
 
-    def parse(source: int, number: int, text: str) -> Stay:
-        fields = dict(_FIELD.findall(outside_quotes(text)))
-        try:
-            begin = int(fields["beg"]) * _NS_PER_MS
-            stay = int(fields["D"]) * _NS_PER_US
-            end = int(fields["end"]) * _NS_PER_MS if "end" in fields else begin + stay
-        except (KeyError, ValueError):
-            raise UnreadableError from None
-        if abs(end - begin - stay) > CLOCK_STEP_NS:
-            collector.count("clock_step")
+    def take(rows: Rows) -> Stays:
+        rows.cells["left"] = [
+            begin if end == NOTHING else end for end, begin in zip(rows["end"], rows["beg"], strict=True)
+        ]
+        rows, (beg, lasted, left) = rows.whole("beg", "D", "left")
+        begin, stay = beg * _NS_PER_MS, lasted * _NS_PER_US
+        by_stay = np.array([end == NOTHING for end in rows["end"]], dtype=bool)
+        missed = np.where(by_stay, 0, left * _NS_PER_MS - begin - stay)
+        collector.count("clock_step", int(np.count_nonzero(np.abs(missed) > CLOCK_STEP_NS)))
         arrive = begin + _NS_PER_MS // 2
-        collector.add(
+        collector.add_rows(
+            rows.line,
             tier=_TIER,
             host=host,
-            source=source,
-            line=number,
-            request_id=fields.get("id", "-"),
-            alias=fields.get("uid", "-"),
+            source=rows.source,
+            request_id=collector.id_codes(rows["id"]),
+            alias=collector.id_codes(rows["uid"]),
             arrive_ns=arrive,
             depart_ns=arrive + stay,
             precision_ns=(_NS_PER_MS // 2, _NS_PER_MS // 2),
-            protocol=_protocol(fields.get("thr", "")),
-            client_port=number_or_none(fields.get("a", "").rpartition(":")[2]),
-            status=number_or_none(fields.get("s", "-")),
+            protocol=of_each(_protocol, rows["thr"]),
+            client_port=rows.ports("a"),
+            status=rows.numbers("s"),
         )
-        return arrive, arrive + stay
+        return rows.line, arrive, arrive + stay
 
-    read_lines(file, collector, ACCESS, parse)
+    read_fields(file, collector, ACCESS, ("id", "uid", "beg", "end", "D", "s", "thr", "a"), take)
 
 
 def read_events(file: LogFile, collector: Collector) -> None:
@@ -112,33 +105,25 @@ def read_intervals(
 ) -> None:
     """A tab-separated event file with a header line and one interval per row, of any tier."""
     host, tier = collector.hosts.code(file.host), TIERS.index(form.tier)
-    columns = header(file, ("request_id", *stamps), form.expected)
-    id_at, begin_at, end_at = (columns[name] for name in ("request_id", *stamps))
-    ordinal_at, thread_at, form_at = (columns.get(name) for name in ("ordinal", "thread_id", "form"))
 
-    def parse(source: int, number: int, text: str) -> Stay:
-        cells = text.split("\t")
-        if len(cells) != len(columns):
-            raise UnreadableError
-        try:
-            at, until = int(cells[begin_at]) * _NS_PER_US, int(cells[end_at]) * _NS_PER_US
-        except ValueError:
-            raise UnreadableError from None
-        collector.mark(
+    def take(rows: Rows) -> Stays:
+        rows, (begin, end) = rows.whole(*stamps)
+        at, until = begin * _NS_PER_US, end * _NS_PER_US
+        collector.mark_rows(
             kind,
             tier=tier,
             host=host,
-            source=source,
-            request_id=cells[id_at],
+            source=rows.source,
+            request_id=collector.id_codes(rows["request_id"]),
             at_ns=at,
             until_ns=until,
-            ordinal=-1 if ordinal_at is None else number_or_none(cells[ordinal_at]),
-            thread=-1 if thread_at is None else number_or_none(cells[thread_at]),
-            command="" if form_at is None else cells[form_at],
+            ordinal=rows.numbers("ordinal"),
+            thread=rows.numbers("thread_id"),
+            command=collector.command_codes(rows["form"]) if "form" in rows.cells else -1,
         )
-        return at, until
+        return rows.line, at, until
 
-    read_lines(file, collector, form, parse, skip=1)
+    read_table(file, collector, form, ("request_id", *stamps), take)
 
 
 ACCESS = Format(

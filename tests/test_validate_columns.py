@@ -1,0 +1,143 @@
+"""Logs and truth files read column by column say what reading them line by line says."""
+
+from __future__ import annotations
+
+import csv
+import re
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tapscope.store.codes import Protocol
+from tapscope.validate import blocks, truth
+from tapscope.validate.event_calls import LOG_GAP, RAW_CALL, Collector, Growing, without_duplicates
+from tapscope.validate.monitors import apache, columns, lines, mariadb
+from tapscope.validate.monitors.lines import UnreadableError
+
+TIMES = st.datetimes(datetime(1700, 1, 1), datetime(2261, 12, 31))
+NEARLY_STAMPS = st.one_of(
+    TIMES.map(lambda at: at.isoformat(" ", "microseconds")),
+    TIMES.map(str),
+    st.from_regex(r"(1[7-9]|20)\d{2}-[01]\d-[0-3]\d [0-2]\d:[0-6]\d:[0-6]\d\.\d{6}", fullmatch=True),
+    st.text(st.characters(exclude_characters="\n"), max_size=26),
+)
+NEARLY_DURATIONS = st.one_of(
+    st.from_regex(r"[0-9]{1,3}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?", fullmatch=True),
+    st.text(alphabet="0123456789:.-٣", min_size=13, max_size=16),
+)
+
+
+def _one_by_one(parse, texts: list[str]) -> list[int | None]:
+    found: list[int | None] = []
+    for text in texts:
+        try:
+            found.append(parse(text))
+        except UnreadableError:
+            found.append(None)
+    return found
+
+
+def _together(read: columns.Parsed) -> list[int | None]:
+    return [v if good else None for v, good in zip(read.values.tolist(), read.good.tolist(), strict=True)]
+
+
+@given(st.lists(NEARLY_STAMPS, max_size=20))
+def test_stamps_of_a_column_are_those_of_its_texts(texts):
+    assert _together(columns.local_stamps(texts)) == _one_by_one(lines.local_ns, texts)
+
+
+@given(st.lists(NEARLY_DURATIONS, max_size=20))
+def test_durations_of_a_column_are_those_of_its_texts(texts):
+    assert _together(mariadb.durations(texts)) == _one_by_one(mariadb.duration_ns, texts)
+
+
+def test_a_number_that_fits_no_64_bits_is_not_good():
+    assert columns.whole(["7", "-7"]).values.tolist() == [7, -7]
+    assert columns.whole(["7", "9" * 20, "x"]).good.tolist() == [True, False, False]
+
+
+FIELDS = st.lists(
+    st.tuples(st.sampled_from(["id", "beg", "D", "other"]), st.text(alphabet='ab1=-" ', max_size=4)).map(
+        "=".join
+    ),
+    max_size=5,
+).map(" ".join)
+
+
+@given(st.lists(st.one_of(FIELDS, st.just('id=a beg=1 "GET /?id=x y" D=2')), min_size=1, max_size=6))
+def test_fields_of_many_lines_are_those_of_each(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("log") / "access.log"
+    path.write_text("".join(f"{text}\n" for text in texts))
+    one = re.compile(r"(?:^| )(id|beg|D)=(\S*)")
+    wanted = [dict(one.findall(lines.outside_quotes(text))) for text in texts if text]
+    found: list[dict[str, str]] = []
+
+    def take(rows: columns.Rows) -> columns.Stays:
+        found.extend({name: rows[name][i] for name in ("id", "beg", "D")} for i in range(len(rows)))
+        return rows.line, rows.line, rows.line
+
+    columns.read_fields(lines.LogFile(path, ""), Collector(), apache.ACCESS, ("id", "beg", "D"), take)
+    assert found == [{name: each.get(name, "-") for name in ("id", "beg", "D")} for each in wanted]
+
+
+CELLS = st.lists(st.text(alphabet='a1," ', max_size=3), min_size=1, max_size=4)
+
+
+@given(st.lists(CELLS, max_size=8), st.sampled_from(["\n", "\r\n"]))
+def test_a_csv_file_is_what_the_csv_module_makes_of_it(tmp_path_factory, rows, end):
+    path = tmp_path_factory.mktemp("csv") / "some.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator=end).writerows([["a", "b", "c"], *rows])
+    with path.open(newline="") as file:
+        body = [row for row in csv.reader(file) if row][1:]
+    wanted = [dict(zip("abc", [*row, "", ""][:3], strict=True)) for row in body if len(row) >= 2]
+    counters: dict[str, int] = {}
+    assert list(truth.csv_rows(path, ("a", "b"), counters, "csv")) == wanted
+    assert counters.get("csv.short_row", 0) == len(body) - len(wanted)
+
+
+def test_blocks_end_where_lines_end_and_lose_nothing(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 16)
+    path = tmp_path / "x.log"
+    path.write_bytes(b"".join(b"%d\n" % (7**n) for n in range(30)) + b"cut")
+    parts = list(blocks.blocks(path))
+    assert b"".join(parts) == path.read_bytes()
+    assert len(parts) > 5
+    assert all(part.endswith(b"\n") for part in parts[:-1])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)), max_size=12))
+def test_rows_are_repeated_when_all_that_tells_them_apart_is_equal(rows):
+    calls = Growing(RAW_CALL)
+    for arrive, thread, request in rows:
+        calls.row(
+            (0, 0, int(Protocol.HTTP), request, arrive, arrive + 5, 1, 1, -1, thread, -1, -1, 0, 1, -1, -1)
+        )
+    kept, repeated = without_duplicates(calls.table())
+    names = ("arrive_ns", "request_id", "thread")
+    left = list(zip(*(kept[name].tolist() for name in names), strict=True))
+    assert left == sorted(
+        {(arrive, request, thread) for arrive, thread, request in rows}, key=lambda row: row
+    )
+    assert repeated == len(rows) - len(left)
+
+
+@pytest.mark.parametrize("block", [True, False])
+def test_a_table_grows_by_rows_and_by_blocks(block):
+    calls = Growing(LOG_GAP)
+    calls.row((1, 10, 20, 0))
+    if block:
+        calls.block(2, {"tier": 1, "begin_ns": np.array([30, 50]), "end_ns": [40, 60], "source": 0})
+    else:
+        calls.row((1, 30, 40, 0))
+        calls.row((1, 50, 60, 0))
+    found = calls.table()
+    assert [found[name].tolist() for name in ("tier", "begin_ns", "end_ns")] == [
+        [1] * 3,
+        [10, 30, 50],
+        [20, 40, 60],
+    ]
