@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,18 +50,17 @@ def test_the_walked_example_works(tmp_path: Path) -> None:
     ]
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     common = [compiler, "-std=c++20", "-O0", "-I", str(tmp_path / "capture/src")]
-    objects = []
-    for source in [*engine, tmp_path / "tests/cpp/test_memcached.cpp"]:
+
+    def compiled(source: Path) -> str:
         object_file = tmp_path / f"{source.stem}.o"
         strict = warnings if "memcached" in source.name else []
-        built = subprocess.run(
-            [*common, *strict, "-c", str(source), "-o", str(object_file)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [*common, *strict, "-c", str(source), "-o", str(object_file)]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stderr
-        objects.append(str(object_file))
+        return str(object_file)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, [*engine, tmp_path / "tests/cpp/test_memcached.cpp"]))
     program = tmp_path / "test_memcached"
     linked = subprocess.run(
         [compiler, *objects, "-lz", "-lzstd", "-lnghttp2", "-lssl", "-lcrypto", "-o", str(program)],
