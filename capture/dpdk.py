@@ -33,10 +33,9 @@ def eal_arguments(device: str, queues: int = 1) -> tuple[list[str], str]:
     name, *words = device.split(",")
     given = dict(word.partition("=")[::2] for word in words)
     if name.startswith("net_af_packet"):
-        given = AF_PACKET_RING | given
-        if queues > 1:
-            given.setdefault("qpairs", str(queues))
-    vdev = ",".join([name, *(f"{key}={value}" for key, value in given.items())])
+        own = AF_PACKET_RING | ({"qpairs": str(queues)} if queues > 1 else {})
+        words = [f"{key}={value}" for key, value in own.items() if key not in given] + words
+    vdev = ",".join([name, *words])
     return [*QUIET, *VIRTUAL, f"--vdev={vdev}"], given.get("iface", "")
 
 

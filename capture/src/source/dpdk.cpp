@@ -4,6 +4,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_dyn.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +16,7 @@ namespace tapscope {
 namespace {
 
 constexpr std::uint16_t kDescriptors = 4096;
-constexpr unsigned kMbufs = 16383, kMbufCache = 256;
+constexpr unsigned kMbufCache = 256;
 constexpr std::uint16_t kMbufData = 2048 + RTE_PKTMBUF_HEADROOM;
 constexpr auto kWait = std::chrono::milliseconds(100);
 // Polls without a packet before the thread sleeps, and for how long: a wire that is silent need not cost a core.
@@ -33,12 +34,6 @@ constexpr std::array<std::uint8_t, 40> kSymmetricKey = [] {
     return key;
 }();
 
-std::int64_t now_ns() noexcept {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
-}
-
 // Packets that a kernel interface received so far; 0 when it has no such counter.
 std::uint64_t received_by(const std::string& interface) {
     std::ifstream file("/sys/class/net/" + interface + "/statistics/rx_packets");
@@ -46,6 +41,21 @@ std::uint64_t received_by(const std::string& interface) {
     file >> packets;
     return packets;
 }
+
+// Setting DPDK up binds the thread that does it to one core, and with it all threads that it starts later.
+class CoresKept {
+public:
+    CoresKept() noexcept { known_ = sched_getaffinity(0, sizeof cores_, &cores_) == 0; }
+    CoresKept(const CoresKept&) = delete;
+    CoresKept& operator=(const CoresKept&) = delete;
+    ~CoresKept() {
+        if (known_) sched_setaffinity(0, sizeof cores_, &cores_);
+    }
+
+private:
+    cpu_set_t cores_;
+    bool known_;
+};
 
 [[noreturn]] void fail(const std::string& what, const std::string& device, int error,
                        const std::string& remedy) {
@@ -66,6 +76,7 @@ DpdkSource::DpdkSource(const DpdkSettings& settings, Counters& counters)
     words.insert(words.end(), settings.eal.begin(), settings.eal.end());
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
+    const CoresKept cores;
     if (rte_eal_init(static_cast<int>(arguments.size()), arguments.data()) < 0)
         fail("DPDK cannot be set up", settings.device, rte_errno,
              "Its own message stands above. Without hugepages or a PCI device: --no-huge -m 512 --no-pci.");
@@ -107,12 +118,17 @@ void DpdkSource::set_up_port(const DpdkSettings& settings) {
         fail("the port cannot be configured", settings.device, error, "Ask for one queue.");
     if (rte_mbuf_dyn_rx_timestamp_register(&timestamp_offset_, &timestamp_flag_) != 0) timestamp_offset_ = -1;
 
-    pool_ = rte_pktmbuf_pool_create("tapscope", kMbufs, kMbufCache, 0, kMbufData, SOCKET_ID_ANY);
+    std::uint16_t descriptors = kDescriptors, sent = 512;
+    rte_eth_dev_adjust_nb_rx_tx_desc(port_, &descriptors, &sent);
+    const unsigned threads = DpdkReceivers::threads_for(queues_);
+    // As many as can wait in all places at once.
+    const std::size_t packets = std::size_t{descriptors} * queues_ + DpdkReceivers::kRing * threads +
+                                2 * kBatch + std::size_t{kMbufCache} * 2 * (threads + 1);
+    pool_ = rte_pktmbuf_pool_create("tapscope", static_cast<unsigned>(packets), kMbufCache, 0, kMbufData,
+                                    SOCKET_ID_ANY);
     if (pool_ == nullptr)
         fail("there is not enough memory for packets", settings.device, rte_errno,
              "Give DPDK more: -m 512, or more hugepages.");
-    std::uint16_t descriptors = kDescriptors, sent = 512;
-    rte_eth_dev_adjust_nb_rx_tx_desc(port_, &descriptors, &sent);
     const int socket = rte_eth_dev_socket_id(port_);
     for (std::uint16_t queue = 0; queue < queues_; ++queue)
         if (const int error = rte_eth_rx_queue_setup(port_, queue, descriptors, static_cast<unsigned>(socket),
@@ -128,10 +144,12 @@ void DpdkSource::set_up_port(const DpdkSettings& settings) {
     started_ = true;
     if (settings.promiscuous) rte_eth_promiscuous_enable(port_);
     rte_eth_stats_reset(port_);
-    last_poll_ns_ = now_ns();
+    last_poll_ns_ = system_now_ns();
+    if (threads > 0) receivers_ = std::make_unique<DpdkReceivers>(port_, queues_, threads);
 }
 
 DpdkSource::~DpdkSource() {
+    receivers_.reset();
     give_back();
     if (started_) {
         rte_eth_dev_stop(port_);
@@ -150,23 +168,43 @@ void DpdkSource::fill(std::vector<Packet>& batch) {
     batch.clear();
     give_back();
     const auto until = std::chrono::steady_clock::now() + kWait;
-    for (int idle = 0; batch.empty();) {
-        const std::int64_t poll_ns = now_ns();
-        for (std::uint16_t queue = 0; queue < queues_; ++queue) {
-            rte_mbuf* burst[kBurst];
-            // A queue with more than a burst waiting is emptied up to its share of the batch.
-            while (batch.size() + kBurst <= kBatch * (queue + 1u) / queues_ + kBurst) {
-                const std::uint16_t got = rte_eth_rx_burst(port_, queue, burst, kBurst);
-                for (std::uint16_t i = 0; i < got; ++i) take(burst[i], poll_ns, batch);
-                if (got < kBurst) break;
-            }
-        }
-        if (!batch.empty() && stamp_ == Stamp::software)
-            longest_wait_ns_ = std::max(longest_wait_ns_, poll_ns - last_poll_ns_);
-        last_poll_ns_ = poll_ns;
+    for (int idle = 0;;) {
+        if (receivers_)
+            take_received(batch);
+        else
+            poll(batch);
         if (!batch.empty() || std::chrono::steady_clock::now() >= until) return;
-        if (++idle > kIdlePolls) std::this_thread::sleep_for(kNap);
+        if (receivers_ || ++idle > kIdlePolls) std::this_thread::sleep_for(kNap);
     }
+}
+
+void DpdkSource::poll(std::vector<Packet>& batch) {
+    constexpr std::uint16_t kBurst = DpdkReceivers::kBurst;
+    const std::int64_t poll_ns = system_now_ns();
+    for (std::uint16_t queue = 0; queue < queues_; ++queue) {
+        rte_mbuf* burst[kBurst];
+        // A queue with more than a burst waiting is emptied up to its share of the batch.
+        while (batch.size() + kBurst <= kBatch * (queue + 1u) / queues_ + kBurst) {
+            const std::uint16_t got = rte_eth_rx_burst(port_, queue, burst, kBurst);
+            for (std::uint16_t i = 0; i < got; ++i) take(burst[i], poll_ns, batch);
+            if (got < kBurst) break;
+        }
+    }
+    if (!batch.empty() && stamp_ == Stamp::software)
+        longest_wait_ns_ = std::max(longest_wait_ns_, poll_ns - last_poll_ns_);
+    last_poll_ns_ = poll_ns;
+}
+
+void DpdkSource::take_received(std::vector<Packet>& batch) {
+    std::array<DpdkReceivers::Received, kBatch> received;
+    const std::size_t share = kBatch / receivers_->threads();
+    for (std::size_t thread = 0; thread < receivers_->threads(); ++thread) {
+        const std::size_t got = receivers_->take(thread, std::span(received).first(share));
+        for (const auto& one : std::span(received).first(got)) take(one.packet, one.poll_ns, batch);
+    }
+    std::stable_sort(batch.begin(), batch.end(),
+                     [](const Packet& a, const Packet& b) { return a.time_ns < b.time_ns; });
+    if (stamp_ == Stamp::software) longest_wait_ns_ = receivers_->longest_wait_ns();
 }
 
 void DpdkSource::take(rte_mbuf* packet, std::int64_t burst_ns, std::vector<Packet>& batch) {

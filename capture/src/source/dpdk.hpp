@@ -1,14 +1,17 @@
-// Packets from a port by DPDK (https://doc.dpdk.org/guides-22.11/): bursts from all receive queues of one port.
+// Packets from a port by DPDK (https://doc.dpdk.org/guides-22.11/): bursts from all receive queues of one port. Several
+// queues are emptied by threads of their own, up to the cores that there are besides the engine's.
 //
 // Times: where the driver stamps packets and its unit can be told, those; else the system clock once per burst, and the
 // report says how far apart polls were, which bounds the error.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "counters.hpp"
+#include "source/dpdk_receivers.hpp"
 #include "source/live_input.hpp"
 
 struct rte_mbuf;
@@ -35,16 +38,17 @@ public:
     DpdkSource(const DpdkSource&) = delete;
     DpdkSource& operator=(const DpdkSource&) = delete;
 
-    // One round over the queues; waits at most 100 ms when nothing comes.
+    // One round over the queues, by time; waits at most 100 ms when nothing comes.
     void fill(std::vector<Packet>& batch) override;
     void update_counters() override;
 
 private:
-    static constexpr std::uint16_t kBurst = 64;
     enum class Stamp : std::uint8_t { unknown, software, driver_ns, driver_us };
 
     void set_up_port(const DpdkSettings& settings);
     void give_back();
+    void poll(std::vector<Packet>& batch);
+    void take_received(std::vector<Packet>& batch);
     void take(rte_mbuf* packet, std::int64_t burst_ns, std::vector<Packet>& batch);
     std::int64_t time_of(const rte_mbuf* packet, std::int64_t burst_ns);
 
@@ -53,6 +57,7 @@ private:
     rte_mempool* pool_ = nullptr;
     std::uint16_t port_ = 0, queues_ = 1;
     bool started_ = false;
+    std::unique_ptr<DpdkReceivers> receivers_;       // null: fill() polls the queues itself
     std::vector<rte_mbuf*> held_;                    // of the batch that was given out last
     std::vector<std::vector<std::uint8_t>> joined_;  // packets that came in several pieces
     Stamp stamp_ = Stamp::unknown;
