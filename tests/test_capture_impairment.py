@@ -74,6 +74,17 @@ def test_lost_packets_cost_only_messages_whose_first_byte_was_lost(
     assert total.invented <= 0.001 * total.requests, total
 
 
+def test_with_four_requests_open_an_answer_is_right_or_flagged(generator: Path, tmp_path: Path) -> None:
+    """Where the first requests of a connection are lost, the pairs of all others would be shifted."""
+    window = next(traffic for traffic in TRAFFIC if traffic.kind == "http_window")
+    total = Judged()
+    for seed in SEEDS:
+        read = window.read(generator, tmp_path, BYTES / 3, seed, lost=0.02, **MOVED)
+        total += judge(read.tables, read.truth)
+    assert total.wrong == 0, total
+    assert total.right > 0.97 * total.pairs, total
+
+
 def visits(seed: int) -> list[Packet]:
     """Connections of three requests that are answered and a fourth that never is."""
     rng = np.random.default_rng(seed)

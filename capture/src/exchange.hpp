@@ -105,7 +105,8 @@ struct MessageSide {
 // Several requests on the way, and bytes that were lost: which answer belongs to which request shows only at a moment
 // when it is known how many are open. Until then all that may be shifted is noted here, in stream order.
 struct Doubt {
-    static constexpr std::size_t kMaxNoted = 4096;  // requests and responses
+    static constexpr std::size_t kMaxNoted = 4096;    // requests and responses
+    static constexpr std::size_t kMaxUnproven = 256;  // the same, as long as there is no sign of several
     struct Response {
         MessageRef row;
         std::int64_t request;  // the estimate
@@ -113,7 +114,8 @@ struct Doubt {
     };
     std::vector<OpenRequest> requests;
     std::vector<Response> responses;
-    std::uint64_t lost_packets = 0;  // of the stream to the client, at least
+    std::uint64_t lost_packets = 0;        // of the stream to the client, at least
+    std::uint64_t lost_request_bytes = 0;  // before `requests`
     bool request_lost = false;  // at least one without an answer stood among lost bytes before `requests`
     bool left_open = false;  // requests stayed open when the client went on: it may not wait for all answers
 };
@@ -139,6 +141,9 @@ struct Exchange {
     MessageSide side[2];  // by Direction
     RequestQueue requests;
     std::unique_ptr<Doubt> doubt;
+    // Behind a start of which requests were lost, or none was seen: nothing says yet that the client had several of them
+    // open, and nothing that it had not. Pairs are made as if it had one, and noted.
+    std::unique_ptr<Doubt> unproven;
     std::int32_t conn = -1;
     Protocol protocol = Protocol::unknown;
     bool dissector_pairs = false;  // after a loss the dissector knows, or gives up, which request is answered
@@ -146,6 +151,7 @@ struct Exchange {
     bool pipelines = false;        // the same, ever
     bool endpoint_known = false;
     bool asked_all = false;      // the stream to the server is over
+    bool unasked = false;        // a response came before any request was seen
     bool lost_inside = false;    // the loss of lost_begin took the end of a message that was begun
     bool keys_may_come = false;  // secrets that are not in the key log may still be written there
     bool keys_awaited =

@@ -78,11 +78,18 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     const bool unanswered_lost =
         after_loss && (exchange_->pipelines || ack <= exchange_->answers_at_request_loss);
     const bool behind_loss = exchange_->pipelined && open.front().after_loss;
-    if ((unanswered_lost || behind_loss) && exchange_->doubt == nullptr && !exchange_->dissector_pairs)
-        [[unlikely]] {
-        begin_doubt();
-        exchange_->doubt->request_lost = open.empty() && ack <= exchange_->answers_at_request_loss;
-        note_request(request);
+    if (exchange_->doubt == nullptr && !exchange_->dissector_pairs) {
+        if (unanswered_lost || behind_loss || (exchange_->unproven != nullptr && exchange_->pipelined))
+            [[unlikely]] {
+            begin_doubt();
+            exchange_->doubt->request_lost |= open.empty() && ack <= exchange_->answers_at_request_loss;
+            note_request(request);
+        } else if (exchange_->unproven != nullptr) [[unlikely]] {
+            note_unproven(request);
+        } else if ((after_loss || exchange_->unasked) && !exchange_->standing.seen()) [[unlikely]] {
+            begin_unproven(request, after_loss);
+        }
+        exchange_->unasked = false;
     }
     open.push(request);
 }
@@ -145,10 +152,15 @@ std::int64_t Recorder::answered(MessageRef row, MessageKind kind, std::uint64_t 
             found = static_cast<std::int64_t>(front.row);
         }
     }
-    if (exchange_->doubt != nullptr && kind == MessageKind::response) [[unlikely]]
+    if (kind != MessageKind::response) return found;
+    if (exchange_->doubt != nullptr) [[unlikely]]
         note_response(row, found, after_loss);
-    if (found < 0 && kind == MessageKind::response)
+    else if (exchange_->unproven != nullptr) [[unlikely]]
+        note_unproven(row, found, after_loss);
+    if (found < 0) {
         counters.add("pairing.orphan_response", 1, Unit::messages);
+        exchange_->unasked = exchange_->at(Direction::to_server).current == kNoMessage;
+    }
     return found;
 }
 

@@ -8,7 +8,44 @@
 
 namespace tapscope {
 
+// `request` is the first one that is seen: others were lost before it, or it follows an answer to another one. If the
+// client keeps several open, every answer from here on is to an earlier one than it seems.
+void Recorder::begin_unproven(const OpenRequest& request, bool after_loss) {
+    exchange_->unproven = std::make_unique<Doubt>();
+    Doubt& unproven = *exchange_->unproven;
+    if (after_loss) unproven.lost_request_bytes = request.begin - exchange_->request_lost_begin;
+    unproven.request_lost = unproven.left_open = true;
+    unproven.requests.push_back(request);
+    unproven.requests.back().after_loss = true;
+}
+
+void Recorder::note_unproven(const OpenRequest& request) {
+    if (exchange_->unproven->requests.size() >= Doubt::kMaxUnproven) return exchange_->unproven.reset();
+    exchange_->unproven->requests.push_back(request);
+}
+
+// Signs of several open requests: an answer that nobody asked for, or so many bytes lost before the first request that
+// there was room for two of its size.
+void Recorder::note_unproven(MessageRef row, std::int64_t request, bool after_loss) {
+    Doubt& unproven = *exchange_->unproven;
+    if (unproven.responses.size() >= Doubt::kMaxUnproven) return exchange_->unproven.reset();
+    const bool first = unproven.responses.empty();
+    unproven.responses.push_back({row, request, after_loss});
+    const MessageSide& asked = exchange_->at(Direction::to_server);
+    const bool room =
+        first && asked.ended && unproven.lost_request_bytes >= 2 * (asked.current_end - asked.current_begin);
+    const bool unasked = request < 0 && !after_loss && !asked.loss_behind();
+    if (unasked || room) begin_doubt();
+}
+
 void Recorder::begin_doubt() {
+    if (exchange_->unproven != nullptr) {
+        // What was seen of this client so far was seen with pairs that may be shifted.
+        exchange_->doubt = std::move(exchange_->unproven);
+        exchange_->standing = {};
+        counters.add("pairing.pipeline_after_loss");
+        return;
+    }
     exchange_->doubt = std::make_unique<Doubt>();
     Doubt& doubt = *exchange_->doubt;
     const RequestQueue& open = exchange_->requests;

@@ -237,6 +237,9 @@ private:
     void drop_answer_lost();
     void close_unanswered();
     // pairing_doubt.cpp
+    void begin_unproven(const OpenRequest& request, bool after_loss);
+    void note_unproven(const OpenRequest& request);
+    void note_unproven(MessageRef row, std::int64_t request, bool after_loss);
     void begin_doubt();
     void note_request(const OpenRequest& request);
     void note_response(MessageRef row, std::int64_t request, bool after_loss);

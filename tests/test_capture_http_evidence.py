@@ -1,0 +1,145 @@
+"""HTTP/1.x: route templates, evidence tokens, and their bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from capture_packets import (
+    CLIENT,
+    SERVER,
+    Dialogue,
+    write_pcap,
+)
+from http_dialogue import OK, SALT, run, token, tokens
+
+from tapscope import capture
+from tapscope.capture import _native
+from tapscope.store.codes import ID_LIKE, TokenKind
+
+ROUTES = [
+    ("/bb/story/5?page=1&story=3", "GET /bb/story/{n} ?page&story"),
+    ("/a/123e4567-e89b-12d3-a456-426614174000", "GET /a/{uuid}"),
+    ("/a/0123456789abcdef0123", "GET /a/{hex}"),
+    ("/a/Zx3K9d0aQpL2mN8vB7cT/x", "GET /a/{id}/x"),
+    ("/story-of-the-year-2024-part-2", "GET /story-of-the-year-2024-part-2"),
+    ("/news/2026-11-21/x", "GET /news/{date}/x"),
+    ("/log/2026_11_21.txt", "GET /log/{date}.txt"),
+    ("/log/2026-11-21T03:04:05Z", "GET /log/{date}"),
+    ("/img/17.png", "GET /img/{n}.png"),
+    ("/s;jsessionid=ABC123?z&a=&a=2&m=%20", "GET /s ?a&m&z"),
+    ("http://host:80/abs?x=1", "GET /abs ?x"),
+    ("/", "GET /"),
+    ("/q?", "GET /q"),
+    ("*", "GET *"),
+]
+
+
+@pytest.mark.parametrize(("target", "route"), ROUTES)
+def test_route_templates(target: str, route: str, tmp_path: Path) -> None:
+    tables = run(tmp_path, [(CLIENT, b"GET %s HTTP/1.1\r\n\r\n" % target.encode()), (SERVER, OK)])
+    assert tables.classes == [(1, route)]
+
+
+def word(number: int) -> str:
+    """A word that looks like any other."""
+    return "".join(chr(97 + number // 26**place % 26) for place in range(3)) + "man"
+
+
+@pytest.mark.parametrize("mss", [1448, 5])
+def test_words_beyond_two_hundred_at_one_place_are_one_class(mss: int, tmp_path: Path) -> None:
+    asked = [f"/user/{word(n)}/mail?x=1" for n in range(250)] + [
+        "/user",
+        f"/user/{word(7)}/mail?x=1",
+        "/about/us",
+    ]
+    asked += [f"/user/{word(n)}/{other}" for n in (249, 3) for other in ("mail", "news")]
+    asked += [f"/pages/{word(n)}.html" for n in range(201)]
+    turns = [(CLIENT, b"".join(f"GET {path} HTTP/1.1\r\n\r\n".encode() for path in asked))]
+    tables = run(tmp_path, turns, mss)
+    found = [tables.classes[class_id][1] for class_id in tables.messages["class_id"].tolist()]
+    assert found[:200] == [f"GET /user/{word(n)}/mail ?x" for n in range(200)]
+    assert found[200:250] == ["GET /user/{*}/mail ?x"] * 50
+    assert found[250:253] == ["GET /user", f"GET /user/{word(7)}/mail ?x", "GET /about/us"]
+    assert found[253:255] == ["GET /user/{*}/mail", "GET /user/{*}/news"]
+    assert found[255:257] == [f"GET /user/{word(3)}/mail", f"GET /user/{word(3)}/news"]
+    assert found[-1] == "GET /pages/{*}.html"
+
+
+def test_words_of_routes_are_bounded(tmp_path: Path) -> None:
+    paths = [f"/{word(n % 199)}/{word(n // 199)}/{word(n % 7)}" for n in range(39_000)]
+    request = "".join(f"GET {path} HTTP/1.1\r\n\r\n" for path in paths).encode()
+    tables = run(tmp_path, [(CLIENT, request)])
+    assert len(tables.messages["conn"]) == len(paths)
+    assert 10_000 < len(tables.classes) < 40_000
+    assert any("{*}" in text for _, text in tables.classes)
+    assert tables.counter("classes.beyond_bound") == 0
+
+
+def test_evidence_of_a_request(tmp_path: Path) -> None:
+    form = b"comment=a+b%21&story=17&empty="
+    head = b"POST /s/42/0123456789abcdef?page=2&q=%C3%A9 HTTP/1.1\r\nHost: a\r\n"
+    head += b"Cookie: sid=k1; n=7\r\nX-User: bob\r\n"
+    head += b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n" % len(form)
+    tables = run(tmp_path, [(CLIENT, head + form), (SERVER, OK)])
+    segment = 0x80000000
+    assert tokens(tables) == {
+        token(TokenKind.URI | ID_LIKE, "/s/42/0123456789abcdef?page=2&q=%C3%A9"),
+        token(TokenKind.URI, "/s/42/{id}?page=2&q=%C3%A9"),
+        token(TokenKind.NUMBER, "42", slot=segment + 1),
+        token(TokenKind.TEXT | ID_LIKE, "0123456789abcdef", slot=segment + 2),
+        token(TokenKind.NUMBER, "2", "page"),
+        token(TokenKind.TEXT, "é", "q"),
+        token(TokenKind.TEXT, "k1", "sid"),
+        token(TokenKind.NUMBER, "7", "n"),
+        token(TokenKind.TEXT, "bob", "x-user"),
+        token(TokenKind.TEXT, "a b!", "comment"),
+        token(TokenKind.NUMBER, "17", "story"),
+        token(TokenKind.ENDPOINT, "10.0.0.1:40000"),
+    }
+
+
+def test_only_the_first_8_kib_of_a_form_are_looked_at(tmp_path: Path) -> None:
+    form = b"a=1&long=" + b"x" * 9000 + b"&b=2"
+    head = (
+        b"POST / HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n"
+        % len(form)
+    )
+    tables = run(tmp_path, [(CLIENT, head + form), (SERVER, OK)])
+    assert tokens(tables) == {
+        token(TokenKind.URI, "/"),
+        token(TokenKind.NUMBER, "1", "a"),
+        token(TokenKind.ENDPOINT, "10.0.0.1:40000"),
+    }
+    assert tables.messages["wire_bytes"][0] == len(head + form)
+
+
+def test_hashes_depend_on_the_salt_alone(tmp_path: Path) -> None:
+    path = write_pcap(
+        tmp_path / "a.pcap", Dialogue().open().send(CLIENT, b"GET /a?b=c HTTP/1.1\r\n\r\n").packets
+    )
+    first, again, other = (
+        capture.read_files([path], salt=salt).evidence["hash"].tolist() for salt in (SALT, SALT, bytes(16))
+    )
+    assert first == again
+    assert not set(first) & set(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("123e4567-e89b-12d3-a456-426614174000", True),
+        ("0123456789abcdef", True),
+        ("dGhpcyBpcyBhIHNlY3JldCB0b2tlbg1", True),
+        ("A1B2C3D4E5F60718293A4B5C6D7E8F90.worker1", True),
+        ("12345678901234567890", True),
+        ("1234567890123456789", False),
+        ("story-of-the-year-2024-part-2", False),
+        ("a quite ordinary sentence with 2 numbers 3", False),
+        ("internationalization", False),
+        ("short1", False),
+        ("", False),
+    ],
+)
+def test_what_looks_like_an_id(value: str, expected: bool) -> None:
+    assert _native.looks_like_id(value) is expected
