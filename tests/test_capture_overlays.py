@@ -369,3 +369,27 @@ def test_stats_show_what_came_from_each_tap_point(tmp_path: Path) -> None:
         ("vlan 10", 22, 2, 0),
         ("vlan 20", 22, 0, 22),
     ]
+
+
+def in_pppoe(frame: bytes) -> bytes:
+    """The IPv4 packet of a frame in PPPoE (RFC 2516), and behind it padding up to 64 bytes, which a careless
+    device counted as part of the packet."""
+    packet = bytearray(frame[14:])
+    padding = bytes(max(0, 64 - 14 - 8 - len(packet)))
+    struct.pack_into("!H", packet, 2, len(packet) + len(padding))
+    head = struct.pack("!BBHHH", 0x11, 0, 77, 2 + len(packet), 0x0021)
+    return ethernet(head + packet + padding, 0x8864)
+
+
+def test_padding_behind_the_length_of_pppoe_is_no_data(tmp_path: Path) -> None:
+    dialogue = Dialogue().open()
+    for number in range(4):
+        dialogue.send(CLIENT, b"GET /%d HTTP/1.1\r\nHost: a.example\r\n\r\n" % number)
+        dialogue.send(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
+    plain = capture.read_files([write_pcap(tmp_path / "a.pcap", dialogue.close().packets)], salt=SALT)
+    wrapped = [(at, in_pppoe(frame)) for at, frame in dialogue.packets]
+    tables = capture.read_files([write_pcap(tmp_path / "b.pcap", wrapped)], salt=SALT)
+    assert message_rows(tables) == message_rows(plain)
+    assert tables.counter("decode.ipv4_longer_than_frame") > 0
+    assert tables.counter("tcp.retransmission") == 0
+    assert unaccounted(tables) == []

@@ -252,6 +252,8 @@ def test_overlap_keeps_the_bytes_seen_first(tmp_path: Path) -> None:
     tables = read(write_pcap(tmp_path / "a.pcap", dialogue.close().packets))
     assert tables.classes == [(1, "GET /first")]
     assert tables.counter("tcp.overlap") == 6
+    assert tables.counter("tcp.out_of_order") == 1, "the packet counts once, by its new bytes"
+    assert tables.counter("tcp.retransmission") == 0
 
 
 def test_a_retransmission_is_counted_and_a_mirror_copy_is_not_one(tmp_path: Path) -> None:

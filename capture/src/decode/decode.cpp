@@ -122,8 +122,8 @@ bool PacketDecoder::ipv4(Rest rest, Segment& segment) {
         total = rest.length;  // segmentation offload: the length did not fit or is filled in later
     if (total < header) return unreadable("decode.bad_ipv4_length");
     if (total > rest.length) {
-        // A mirror may cut what it sends; outside of tunnels the frame's length is the truth.
-        if (depth_ > 0) {
+        // A mirror may cut what it sends; outside of tunnels the frame's length is the truth, and in PPPoE its own.
+        if (depth_ > 0 && tunnel_ != Tunnel::pppoe) {
             counters_.add("decode.cut_by_mirror", 1, Unit::events);
         } else {
             counters_.add("decode.ipv4_longer_than_frame", 1, Unit::packets);
@@ -149,7 +149,7 @@ bool PacketDecoder::ipv6(Rest rest, Segment& segment) {
     std::size_t total = 40 + std::size_t{load_be16(p + 4)};
     if (total == 40 && rest.length > 40) total = rest.length;  // jumbogram or segmentation offload
     if (total > rest.length) {
-        if (depth_ > 0) {
+        if (depth_ > 0 && tunnel_ != Tunnel::pppoe) {
             counters_.add("decode.cut_by_mirror", 1, Unit::events);
         } else {
             counters_.add("decode.ipv6_longer_than_frame", 1, Unit::packets);

@@ -191,7 +191,11 @@ bool PacketDecoder::pppoe(Rest rest, Segment& segment) {
     if (rest.p[0] != 0x11) return unreadable("decode.bad_pppoe");
     if (rest.p[1] != 0) return refuse("decode.pppoe_discovery");
     note_tap(TapKind::pppoe, load_be16(rest.p + 2));
-    return ppp(rest.skip(6), segment);
+    const std::size_t length = load_be16(rest.p + 4);
+    rest = rest.skip(6);
+    if (length > rest.length) counters_.add("decode.cut_by_mirror", 1, Unit::events);
+    // What is behind it is padding of the frame.
+    return ppp({rest.p, std::min(rest.captured, length), length}, segment);
 }
 
 //  label 20 bits | class 3 | bottom of stack 1 | TTL 8

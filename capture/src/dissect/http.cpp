@@ -122,7 +122,8 @@ Parsed HttpDissector::start(Direction direction, Bytes bytes, Recorder& recorder
     }
     if (direction == Direction::to_server) {
         if (bytes[0] == 'P' && is_http2_preface(bytes)) return {Step::switch_to, 0, nullptr, Protocol::http2};
-        if (fresh_ && simple_request(bytes) > 0) return simple(bytes, recorder);
+        if (const std::size_t size = fresh_ ? simple_request(bytes) : 0; size > 0)
+            return simple(bytes.first(size), recorder);
     } else if (recorder.front_tag(kUnknown) == kSimple && starts_response(bytes) == Probe::no) {
         // HTTP/0.9: the answer is all that comes until the end of the stream, without a head.
         Half& side = half(direction);

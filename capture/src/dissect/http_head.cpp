@@ -233,8 +233,10 @@ Probe starts_request(Bytes bytes) noexcept {
 std::size_t simple_request(Bytes bytes) noexcept {
     const std::string_view text = as_text(bytes);
     if (!text.starts_with("GET /") || text.back() != '\n') return 0;
-    const std::size_t end = text.size() - (text.ends_with("\r\n") ? 2 : 1);
-    return text.find_first_of(" \t\r\n", 4) == end ? text.size() : 0;
+    const std::size_t end = text.find_first_of(" \t\r\n", 4);
+    const std::string_view rest = text.substr(end);  // an empty line behind it is what later versions taught
+    if (rest == "\r\n" || rest == "\r\n\r\n") return end + 2;
+    return rest == "\n" || rest == "\n\n" ? end + 1 : 0;
 }
 
 bool is_http2_preface(Bytes bytes) noexcept { return as_text(bytes).starts_with("PRI * HTTP/2"); }

@@ -58,7 +58,7 @@ std::size_t start_inside(Bytes bytes, Direction direction, bool in_body) noexcep
 inline constexpr std::string_view kLastChunk =
     "\r\n0\r\n\r\n";  // without trailers, and the end of the one before
 
-// HTTP/0.9: the line "GET /path" and nothing else, without a version. Returns its size, else 0.
+// HTTP/0.9: the line "GET /path" and nothing else but an empty line, without a version. Returns its size, else 0.
 std::size_t simple_request(Bytes bytes) noexcept;
 
 // "PRI * HTTP/2.0": the client's preface of HTTP/2, RFC 9113 section 3.4, as far as its first line goes.

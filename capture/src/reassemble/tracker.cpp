@@ -254,7 +254,8 @@ void Tracker::payload(Connection& connection, const Segment& s) {
         return refuse("tcp.data_after_fin", "discarded.after_fin");
     Segment fresh = s;
     std::uint64_t offset = static_cast<std::uint64_t>(begin);
-    if (mine.anchored && begin < next) {
+    const bool partly_old = mine.anchored && begin < next;
+    if (partly_old) {
         const auto old = static_cast<std::uint32_t>(next - begin);
         const std::uint32_t cut = std::min(old, fresh.captured);
         old_bytes(connection, s, offset, mine.next, cut);
@@ -270,11 +271,17 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     const auto added = mine.held->add(offset, fresh, packets_);
     const std::uint64_t kept = mine.held->bytes() - before;
     held_bytes_ += kept;
-    if (added.overlap > 0) old_bytes(connection, s, offset, offset + fresh.length(), fresh.captured - kept);
+    if (added.overlap > 0 &&
+        (partly_old || (late && added.bytes > 0))) {  // the packet is counted by its other bytes
+        discard("discarded.retransmission", fresh.captured - kept);
+        mine.held->retransmitted(offset, offset + fresh.length(), s.time_ns);
+    } else if (added.overlap > 0) {
+        old_bytes(connection, s, offset, offset + fresh.length(), fresh.captured - kept);
+    }
     if (added.bytes > 0) {
         if (added.overlap > 0) recorder_.counters.add("tcp.overlap", added.overlap, Unit::bytes);
         recent_.remember(s);
-        if (late) count_late(connection, s, newest_ns);
+        if (late && !partly_old) count_late(connection, s, newest_ns);
     }
 }
 
