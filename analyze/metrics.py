@@ -98,6 +98,13 @@ def _cpu(name: str, plot: str) -> tuple[Place, ...]:
 MIB = 1.0 / (1 << 20)
 MOST_OF_A_WINDOW = 50.0
 
+
+def _own_pages(kind: str) -> tuple[Place, ...]:
+    """Pages of a control group, in both of its versions."""
+    accounted = (Place("cgroup_memory_stat", name, scale=MIB) for name in (f"file_{kind}", kind))
+    return Place("cgroup_cpu", f"{kind}_kib", scale=1 / 1024), *accounted
+
+
 METRICS: dict[str, Metric] = {
     "gc": Metric("time in garbage collection", "%", full=MOST_OF_A_WINDOW, own=True),
     "safepoint": Metric("time in other stops of the JVM", "%", full=MOST_OF_A_WINDOW, own=True),
@@ -158,11 +165,7 @@ METRICS: dict[str, Metric] = {
     "own_dirty": Metric(
         "change of the node's own dirty pages",
         "MiB",
-        (
-            Place("cgroup_cpu", "dirty_kib", scale=1 / 1024),
-            Place("cgroup_memory_stat", "file_dirty", scale=MIB),
-            Place("cgroup_memory_stat", "dirty", scale=MIB),
-        ),
+        _own_pages("dirty"),
         least=8,
         own=True,
         change=churned,
@@ -170,11 +173,7 @@ METRICS: dict[str, Metric] = {
     "own_writeback": Metric(
         "the node's own pages under writeback",
         "MiB",
-        (
-            Place("cgroup_cpu", "writeback_kib", scale=1 / 1024),
-            Place("cgroup_memory_stat", "file_writeback", scale=MIB),
-            Place("cgroup_memory_stat", "writeback", scale=MIB),
-        ),
+        _own_pages("writeback"),
         least=8,
         own=True,
     ),
