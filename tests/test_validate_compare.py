@@ -73,16 +73,17 @@ def host_log(folder: Path, host: str, lines: list[str]) -> None:
     (folder / "hosts" / host / "cgroup_cpu.csv").write_text("\n".join(lines) + "\n")
 
 
-def test_cpu_and_disk_are_those_of_the_phase(worlds, tmp_path):
+@pytest.mark.parametrize("ahead_ns", [0, 3 * SECOND // 4])
+def test_cpu_and_disk_are_those_of_the_phase(worlds, tmp_path, ahead_ns):
     # CPU: 40 % of a core in the phase, all of it before and after. Disk: two processes, one of which ends
-    # in the middle of the phase.
+    # in the middle of the phase. The host's clock may be ahead of the tap's.
     path = recorded(tmp_path, "run.db", worlds[0], 1)
     lines, used = ["time_ns_begin,time_ns_end,usage_ns"], 0
     for at in range(START_NS, START_NS + 4 * SECOND, SECOND // 20):
-        lines.append(f"{at},{at},{used}")
+        lines.append(f"{at + ahead_ns},{at + ahead_ns},{used}")
         used += SECOND // 20 * 4 // 10 if PHASE[0] <= at < PHASE[1] else SECOND // 20
     host_log(tmp_path, "db", lines)
-    begin = np.array([0, 1, 2, 0, 1]) * SECOND + START_NS
+    begin = np.array([0, 1, 2, 0, 1]) * SECOND + START_NS + ahead_ns
     with RunFile.open(path, write=True) as run:
         load_host_files(run, tmp_path / "hosts")
         columns = {
@@ -98,7 +99,17 @@ def test_cpu_and_disk_are_those_of_the_phase(worlds, tmp_path):
             {},
             {"path": "x", "host": "db", "kind_of_record": "collectl_process"},
         )
-    got = run_figures.read(path).figures
+        clock = {
+            "host": ["db"],
+            "from_ns": [START_NS],
+            "offset_ns": [ahead_ns],
+            "points": [9],
+            "applied": [1],
+        }
+        run.write_columns("host_clock", {"host": ["db"], **clock})
+    read = run_figures.read(path)
+    got = read.figures
+    assert [flag for flag in read.flags if "cover" in flag] == []
     assert got[Figure("db", "CPU busy", "% of one core")] == pytest.approx(40.0, abs=0.1)
     assert got[Figure("db", "disk written", "kB/s")] == pytest.approx((1000 + 3000 + 500) / 2 / 1000)
 

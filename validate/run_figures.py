@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tapscope.analyze.losses import loss_summary
 from tapscope.analyze.symptoms import entry_nodes, transactions
+from tapscope.hostmon.clock_layer import tap_times
 from tapscope.hostmon.fuse import by_window, cpu_by_window, host_of_node
 from tapscope.hostmon.load import load_host_files
 from tapscope.store.errors import TapscopeError
@@ -286,9 +287,10 @@ def _total(run: RunFile, host: str, kind: str, column: str, edges_ns: Ints) -> f
     for table in run.dynamic_tables():
         if table.host == host and table.kind == kind and any(c.name == column for c in table.columns):
             got = run.read_dynamic(table.table, ["begin_ns", "end_ns", column])
+            begin, end = tap_times(run, host, got["begin_ns"], got["end_ns"])
             rate = got[column].astype(np.float64)
-            known = ~np.isnan(rate) & (got["begin_ns"] >= 0)
-            overlap = np.minimum(got["end_ns"], edges_ns[1]) - np.maximum(got["begin_ns"], edges_ns[0])
+            known = ~np.isnan(rate) & (begin >= 0)
+            overlap = np.minimum(end, edges_ns[1]) - np.maximum(begin, edges_ns[0])
             amount = float(rate[known] @ np.maximum(overlap[known], 0)) / float(edges_ns[1] - edges_ns[0])
             total = amount if np.isnan(total) else total + amount
     return total
@@ -301,8 +303,9 @@ def _covered(run: RunFile, host: str, begin_ns: int, end_ns: int) -> float:
         names = {column.name for column in table.columns}
         if table.host == host and {"begin_ns", "end_ns"} <= names:
             got = run.read_dynamic(table.table, ["begin_ns", "end_ns"])
-            begins = got["begin_ns"][got["begin_ns"] >= 0]
+            begins, ends = tap_times(run, host, got["begin_ns"], got["end_ns"])
+            begins = begins[begins >= 0]
             if len(begins):
-                reach = min(int(got["end_ns"].max()), end_ns) - max(int(begins.min()), begin_ns)
+                reach = min(int(ends.max()), end_ns) - max(int(begins.min()), begin_ns)
                 best = max(best, reach / (end_ns - begin_ns))
     return best
