@@ -49,11 +49,7 @@ class Inside:
         self.begin_ns = sorted_times(begin_ns)
         self.end_ns = sorted_times(end_ns)
 
-    @cached_property
-    def _sums(self) -> tuple[Int, Int]:
-        return _sums(self.begin_ns), _sums(self.end_ns)
-
-    @cached_property
+    @property
     def met(self) -> Count:
         """How many were inside right after each arrival, all that arrived or left at that instant counted."""
         begun = np.arange(1, len(self.begin_ns) + 1, dtype=np.int32)
@@ -66,12 +62,15 @@ class Inside:
         """Departures up to each arrival."""
         return np.searchsorted(self.end_ns, self.begin_ns, side="right").astype(np.int32)
 
-    @cached_property
+    @property
     def ended(self) -> Count:
         """Departures before each arrival: of steps at one instant arrivals come first."""
-        left = self._left_by.copy()
-        if len(left):
-            same = np.flatnonzero((left > 0) & (self.end_ns[np.maximum(left - 1, 0)] == self.begin_ns))
+        left = self._left_by
+        if not len(left):
+            return left
+        same = np.flatnonzero((left > 0) & (self.end_ns[np.maximum(left - 1, 0)] == self.begin_ns))
+        if len(same):
+            left = left.copy()
             left[same] = np.searchsorted(self.end_ns, self.begin_ns[same], side="left")
         return left
 
@@ -82,14 +81,13 @@ class Inside:
         return np.cumsum(before)[: len(self.end_ns)].astype(np.int32)
 
     def integral(self, at_ns: Int) -> Int:
-        """Call-nanoseconds spent before each time of `at_ns`: the integral of the step function, exact in
-        int64.
+        """Call-nanoseconds spent before each time of `at_ns` (in order): the integral of the step function,
+        exact in int64.
 
-        Sum over calls of max(0, t - begin) - max(0, t - end), from sorted times and prefix sums. Intermediate
-        products may pass 2**63 and wrap; the difference is right modulo 2**64 and itself always fits.
+        Sum over calls of max(0, t - begin) - max(0, t - end), from sorted times. Intermediate products may
+        pass 2**63 and wrap; the difference is right modulo 2**64 and itself always fits.
         """
-        begun, ended = self._sums
-        area: Int = _ramps(self.begin_ns, begun, at_ns) - _ramps(self.end_ns, ended, at_ns)
+        area: Int = _ramps(self.begin_ns, at_ns) - _ramps(self.end_ns, at_ns)
         return area
 
     def mean(self, edges_ns: Int) -> NDArray[np.float64]:
@@ -114,16 +112,10 @@ class Inside:
         return np.minimum(at_edge, by_window(np.minimum, after, cuts, np.iinfo(np.int64).max))
 
 
-def _sums(values: Int) -> Int:
-    out = np.zeros(len(values) + 1, dtype=np.int64)
-    np.cumsum(values, out=out[1:])
-    return out
-
-
-def _ramps(since: Int, sums: Int, at: Int) -> Int:
-    """Sum over `since` (sorted; `sums` of the first 0, 1, ...) of max(0, at - since), modulo 2**64."""
+def _ramps(since: Int, at: Int) -> Int:
+    """Sum over `since` of max(0, at - since), modulo 2**64; both are sorted."""
     count = np.searchsorted(since, at, side="right")
-    area: Int = count * at - sums[count]
+    area: Int = count * at - np.cumsum(by_window(np.add, since, np.concatenate([[0], count])))
     return area
 
 

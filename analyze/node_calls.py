@@ -29,7 +29,8 @@ class NodeCalls:
     ) -> None:
         self.node = node
         self._calls, self._intra_node_ns = calls, intra_node_ns
-        self.rows = np.flatnonzero((calls["server_node"] == node) & stay.inside)
+        rows = np.flatnonzero((calls["server_node"] == node) & stay.inside)
+        self.rows: NDArray[np.int32 | np.int64] = rows.astype(np.min_scalar_type(-len(stay.inside) - 1))
         self.begin_ns: Int = stay.begin_ns[self.rows]
         if not in_order(self.begin_ns):
             order = np.argsort(self.begin_ns, kind="stable")
@@ -40,7 +41,7 @@ class NodeCalls:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @cached_property
+    @property
     def delay_ns(self) -> Int:
         """Delay inside the node: intra_node_ns of trace_calls; -1 unknown."""
         return self._intra_node_ns[self.rows]

@@ -23,9 +23,11 @@ class NodeWork:
 
     def __init__(self, at: NodeCalls) -> None:
         self.at = at
-        known = at.departed & (at.delay_ns >= 0)
+        delay_ns = at.delay_ns
+        known = at.departed & (delay_ns >= 0)
         quiet = Quiet(at, known)
-        self.service: ServiceTimes = service_times(quiet, at.delay_ns)
+        self.service: ServiceTimes = service_times(quiet, delay_ns)
+        del delay_ns
         known_classes = np.searchsorted(self.service.classes, at.classes)
         self._count = np.zeros(len(self.service.classes), dtype=np.int64)
         departed = np.bincount(at.column[at.departed], minlength=len(at.classes))

@@ -76,6 +76,7 @@ class Quiet:
     def __init__(self, at: NodeCalls, known: NDArray[np.bool_], epoch_ns: int = EPOCH_NS) -> None:
         self.at = at
         rows = at.by_class(None if known.all() else known)
+        met_by_all = at.inside.met
         some = [place for place, mine in enumerate(rows) if len(mine)]
         self.classes: Int = at.classes[some]
         first, last = (int(at.begin_ns[place]) for place in _ends(known)) if some else (0, 0)
@@ -85,7 +86,7 @@ class Quiet:
         epochs = len(self.edges_ns) - 1
         for c, place in enumerate(some):
             mine = rows[place]
-            met = at.inside.met[mine]
+            met = met_by_all[mine]
             wanted = max(ENOUGH * epochs, min(int(SHARE * len(mine)), MOST * epochs))
             nth = min(wanted, len(met)) - 1
             self.met_at_most[c] = np.partition(met, nth)[nth]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.store import schema, tables
+from tapscope.store.blocks import LAYOUT, covered, drop_blocks, read_blocks, write_blocks
 from tapscope.store.dynamic import DynamicTable, read_dynamic, read_dynamic_tables, write_dynamic
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.packed import LEAST_ROWS, packable, read_packed
@@ -163,6 +164,7 @@ class RunFile:
                     f"SELECT coalesce(max(id) + 1, 0) FROM {SQL_NAME[name]}"
                 ).fetchone()
             else:
+                drop_blocks(connection, SQL_NAME[name])
                 connection.execute(f"DELETE FROM {SQL_NAME[name]}")
                 start = 0
             values = [_storable(table[column]) for column in columns]
@@ -170,6 +172,7 @@ class RunFile:
                 high = min(low + BATCH, count)
                 batch = [column[low:high].tolist() for column in values]
                 connection.executemany(insert, zip(range(start + low, start + high), *batch, strict=True))
+            write_blocks(connection, SQL_NAME[name], table, start)
         return count
 
     def read_table(
@@ -201,14 +204,21 @@ class RunFile:
         }
 
     def _read_packed(self, name: str, dtypes: Mapping[str, np.dtype[Any]]) -> tables.Table | None:
-        """The same for a large table of integers, in parallel; None where that does not apply."""
+        """The same from the table's blocks, or for a large table of integers in parallel; None where neither
+        applies."""
         if self.write or not dtypes or not packable(dtypes):
             return None
+        table = SQL_NAME[name]
         version = self.sql("PRAGMA data_version")
-        first, last = self.sql(f"SELECT min(id), max(id) FROM {SQL_NAME[name]}")[0]
-        if first is None or last - first < LEAST_ROWS:
+        first, last = self.sql(f"SELECT min(id), max(id) FROM {table}")[0]
+        if first is None:
             return None
-        found = read_packed(self.path, SQL_NAME[name], dtypes, first, last)
+        if set(dtypes) <= set(LAYOUT.get(table, ())) and covered(self._connection, table) == last + 1:
+            found = read_blocks(self.path, table, dtypes, last + 1)
+        elif last - first >= LEAST_ROWS:
+            found = read_packed(self.path, table, dtypes, first, last)
+        else:
+            return None
         # Somebody wrote meanwhile: the blocks may not belong together.
         return found if self.sql("PRAGMA data_version") == version else None
 
