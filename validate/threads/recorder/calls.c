@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include "connections.h"
+#include "life.h"
+#include "moment.h"
 #include "writer.h"
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -265,7 +267,7 @@ PUBLIC void closefrom(int first) { close_range((unsigned)(first < 0 ? 0 : first)
 
 PUBLIC _Noreturn void _exit(int status) {
     REAL(_exit);
-    writer_finish();
+    recorder_finish();
     real(status);
     __builtin_unreachable();
 }

@@ -10,12 +10,12 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 // The kernel's own header knows the counters of bytes; glibc's netinet/tcp.h of Debian 12 does not.
 #include <linux/tcp.h>
 
+#include "moment.h"
 #include "ring.h"
 #include "writer.h"
 
@@ -34,18 +34,6 @@ static _Alignas(4096) _Atomic uint32_t states[DESCRIPTORS];
 static _Alignas(4096) struct connection places[CONNECTIONS];
 static _Atomic uint32_t last_number;
 static _Atomic int highest;  // descriptor in use, at most
-static _Thread_local uint32_t thread_id __attribute__((tls_model("initial-exec")));
-
-uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint32_t own_thread(void) {
-    if (thread_id == 0) thread_id = (uint32_t)syscall(SYS_gettid);
-    return thread_id;
-}
 
 // Address as 16 bytes (IPv4, also when mapped into IPv6, as four), its port, and the version of IP; 0: neither.
 static uint8_t read_address(const struct sockaddr* from, uint8_t* bytes, uint16_t* port) {
@@ -247,7 +235,6 @@ void connections_still_open(void) {
 }
 
 void connections_reset(void) {
-    thread_id = 0;
     atomic_store(&last_number, 0);
     if (atomic_load(&highest) > 0) {
         madvise(states, sizeof states, MADV_DONTNEED);

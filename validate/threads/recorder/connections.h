@@ -9,9 +9,6 @@
 
 struct connection;
 
-uint64_t now_ns(void);
-uint32_t own_thread(void);
-
 // The TCP connection behind a descriptor, NULL for anything else. Asks the kernel once per descriptor.
 struct connection* connection_of(int fd);
 

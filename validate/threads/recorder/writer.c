@@ -16,8 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "connections.h"
 #include "format.h"
+#include "moment.h"
 #include "ring.h"
 
 enum { BATCH = 512, SHORTEST_MS = 10, LONGEST_MS = 160, HIGH_DESCRIPTOR = 700, STACK = 256 * 1024 };
@@ -151,11 +151,13 @@ bool writer_ready(void) {
     return atomic_load(&state) == RUNNING;
 }
 
-void writer_finish(void) {
+bool writer_closing(void) {
     int running = RUNNING;
-    if ((uint32_t)syscall(SYS_getpid) != process) return;  // a child of vfork()
-    if (!atomic_compare_exchange_strong(&state, &running, FINISHED)) return;
-    connections_still_open();
+    if ((uint32_t)syscall(SYS_getpid) != process) return false;  // a child of vfork()
+    return atomic_compare_exchange_strong(&state, &running, FINISHED);
+}
+
+void writer_close(void) {
     unsigned count = 0;
     for (int tries = 0; tries < 1000 && !try_drain(&count); tries++) sched_yield();
     struct record end = {.begin_ns = now_ns(), .thread = own_thread(), .kind = KIND_END};
@@ -163,25 +165,20 @@ void writer_finish(void) {
     write_all(&end, sizeof end);
 }
 
-static void in_child(void) {
+void writer_reset(void) {
     int fd = atomic_exchange(&log_fd, -1);
     if (fd >= 0) syscall(SYS_close, fd);
     process = (uint32_t)syscall(SYS_getpid);
     written = 0;
     atomic_store(&draining, false);
     ring_reset();
-    connections_reset();
     atomic_store(&state, IDLE);
 }
 
-__attribute__((constructor)) static void begin(void) {
+void writer_begin(void) {
     const char* told = getenv("TAPSCOPE_THREADS_DIR");
     if (told != NULL && strlen(told) < sizeof folder) strcpy(folder, told);
     // Now: a server may write its title over it later.
     snprintf(program, sizeof program, "%s", program_invocation_short_name);
     process = (uint32_t)syscall(SYS_getpid);
-    pthread_atfork(NULL, NULL, in_child);
-    at_quick_exit(writer_finish);
 }
-
-__attribute__((destructor)) static void end(void) { writer_finish(); }

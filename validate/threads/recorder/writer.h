@@ -13,5 +13,12 @@ uint32_t writer_process(void);
 // The log's own descriptor, -1 none. A server that closes "everything" must not close it.
 int writer_descriptor(void);
 
-// Writes what there is and the end of the log. Once.
-void writer_finish(void);
+// When the program is loaded: where logs are to be, and whose.
+void writer_begin(void);
+
+// When the process ends: true for the one thread that is to close the log, after its last records.
+bool writer_closing(void);
+void writer_close(void);
+
+// After a fork, in the child: no log, until it has a connection.
+void writer_reset(void);
