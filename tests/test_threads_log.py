@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,12 @@ from thread_world import BEGIN_NS, closed, end, header, moved, opened
 
 from tapscope.reconstruct.threads import log
 from tapscope.reconstruct.threads.log import RECORD, How, Way
+from tapscope.reconstruct.threads.parents import Why
 from tapscope.store.errors import TapscopeError
+from tapscope.validate.threads import logged
 
-GOLDEN = Path(__file__).resolve().parent.parent / "pcaps" / "threads"
+PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
+GOLDEN = PCAPS / "threads"
 
 ENDS = (("10.0.0.1", 20_000), ("10.0.0.2", 80))
 SMALL = b"".join(
@@ -119,3 +123,14 @@ def test_logs_of_real_servers_are_whole():
             logs.events["connection"][rows], weights=logs.events["bytes"][rows], minlength=size
         )
         assert moved_bytes.tolist() == logs.connections[name].tolist()
+
+
+def test_a_real_server_that_is_driven_by_events_is_refused_and_those_behind_it_are_whole():
+    found = logged.paths(log.read([PCAPS / "threads_nginx"]))
+    assert found.logs.counters == {}
+    assert len(found.refused) == 1
+    assert "nginx" in found.refused[0]
+    assert "driven by events" in found.refused[0]
+    why = Counter(found.told.why.tolist())
+    assert why == {Why.REFUSED: 40, Why.NOT_LOGGED: 40}  # nginx's calls; the clients', who have no log
+    assert (found.told.parent < 0).all()
