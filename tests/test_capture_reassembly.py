@@ -256,6 +256,24 @@ def test_overlap_keeps_the_bytes_seen_first(tmp_path: Path) -> None:
     assert tables.counter("tcp.retransmission") == 0
 
 
+@pytest.mark.parametrize(
+    ("later_ns", "name"), [(1_000, "tcp.out_of_order"), (10**9, "tcp.retransmission_of_unseen")]
+)
+def test_data_that_come_behind_their_fin_are_out_of_order_or_sent_again(
+    later_ns: int, name: str, tmp_path: Path
+) -> None:
+    dialogue = Dialogue().open()
+    dialogue.send(CLIENT, b"GET / HTTP/1.1\r\n\r\n")
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    dialogue.emit(SERVER, FIN | ACK, seq=dialogue.seq[SERVER] + len(answer))
+    dialogue.now_ns += later_ns
+    dialogue.emit(SERVER, PSH | ACK, answer)
+    tables = read(write_pcap(tmp_path / "a.pcap", dialogue.packets))
+    assert tables.messages["kind"].tolist() == [MessageKind.REQUEST, MessageKind.RESPONSE]
+    assert tables.counter(name) == 1
+    assert tables.counter("tcp.out_of_order") + tables.counter("tcp.retransmission") == 1
+
+
 def test_a_retransmission_is_counted_and_a_mirror_copy_is_not_one(tmp_path: Path) -> None:
     dialogue = Dialogue().open()
     start = dialogue.seq[CLIENT]

@@ -1,11 +1,12 @@
 """How many packets a second a live capture takes without a loss, on a veth pair between two namespaces.
 
-    python benchmarks/capture/live_rate.py [--seconds 3] [--capture http_small] [--buffer-mb 64]
+    python benchmarks/capture/live_rate.py [--seconds 3] [--capture KIND] [--buffer-mb 64] [--dpdk QUEUES]
 
 Needs root. A sender (live/send.cpp) repeats a generated capture at growing rates, a few seconds each; a row
 is a rate, and says what `tapscope capture` got of it, what the kernel dropped, and its CPU time. What is
 "lost" was sent and is neither in what was captured nor among the drops that the kernel counted. For
-comparison the same with packets written to a file (-w) and not read.
+comparison the same with packets written to a file (-w) and not read; with --dpdk also by DPDK's device on a
+kernel interface (net_af_packet) with so many receive queues.
 """
 
 from __future__ import annotations
@@ -77,19 +78,32 @@ def spaces() -> Iterator[tuple[str, str]]:
             subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
+def ready(target: Path) -> bool:
+    """Has the capture begun to write? A spool is described once its source is open."""
+    return (target / "manifest.json").exists() if target.suffix == ".spool" else target.exists()
+
+
 def measure(
-    names: tuple[str, str], sender: Path, capture: Path, rate: int, seconds: float, words: list[str]
+    names: tuple[str, str],
+    sender: Path,
+    capture: Path,
+    rate: int,
+    seconds: float,
+    words: list[str],
+    target: Path,
 ) -> Row:
-    """Send at one rate and capture meanwhile."""
+    """Send at one rate and capture meanwhile into `target`."""
     here, there = names
     process = subprocess.Popen(
         [
             *("ip", "netns", "exec", here),
-            *(sys.executable, "-m", "tapscope", "capture", "-i", "tap0", "--json", *words, "tcp"),
+            *(sys.executable, "-m", "tapscope", "capture", "--json", *words),
         ],
         stdout=subprocess.PIPE,
     )
-    time.sleep(2.5)  # Python starts
+    while not ready(target):
+        time.sleep(0.1)
+    time.sleep(0.5)
     before = cpu_seconds(process.pid)
     sent = subprocess.check_output(
         ["ip", "netns", "exec", there, str(sender), "tap1", str(capture), str(rate), str(seconds)], text=True
@@ -122,6 +136,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each rate (default 3)")
     parser.add_argument("--capture", choices=generated.KINDS, default="http_small")
     parser.add_argument("--buffer-mb", type=int, default=64, help="ring of the kernel (default 64)")
+    parser.add_argument("--dpdk", type=int, metavar="QUEUES", help="also by DPDK, by so many queues")
     chosen = parser.parse_args()
     binaries = ROOT / "build" / "bench-capture"
     generator = generated.build_generator(binaries)
@@ -131,14 +146,19 @@ def main() -> None:
     print(f"{machine()}; {chosen.capture}, {chosen.seconds:g} s a rate, ring {chosen.buffer_mb} MB\n")
     with tempfile.TemporaryDirectory(dir=binaries) as folder, spaces() as names:
         made = generated.generate(generator, chosen.capture, Path(folder) / "sent.pcap", bytes=50e6)
-        buffer = ["--buffer-mb", str(chosen.buffer_mb)]
-        for what, option, name in (("--spool", "--spool", "x.spool"), ("-w", "-w", "x.pcap")):
-            print(f"`{what}`\n")
+        kernel = ["-i", "tap0", "--buffer-mb", str(chosen.buffer_mb), "tcp"]
+        ways = [("`--spool`", kernel, "--spool", "x.spool"), ("`-w`", kernel, "-w", "x.pcap")]
+        if chosen.dpdk:
+            device = ["-i", "dpdk:net_af_packet0,iface=tap0", "--queues", str(chosen.dpdk)]
+            ways.append((f"`--spool`, DPDK with {chosen.dpdk} queues", device, "--spool", "dpdk.spool"))
+        for what, words, option, name in ways:
+            print(f"{what}\n")
             print("| packets/s | Gbit/s | captured | dropped by kernel | lost | messages | CPU | ns/packet |")
             print("| --- | --- | --- | --- | --- | --- | --- | --- |")
             for number, rate in enumerate(RATES):
                 target = Path(folder) / f"{number}-{name}"
-                row = measure(names, sender, made.path, rate, chosen.seconds, [*buffer, option, str(target)])
+                given = [option, str(target), *words]
+                row = measure(names, sender, made.path, rate, chosen.seconds, given, target)
                 print(row, flush=True)
                 subprocess.run(["rm", "-r", str(target)], check=True)
                 if row.captured < row.sent * 0.7:

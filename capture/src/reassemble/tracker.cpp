@@ -265,8 +265,9 @@ void Tracker::payload(Connection& connection, const Segment& s) {
         fresh.missing -= old - cut;
     }
     if (!mine.held) mine.held = std::make_unique<HeldSegments>();
-    const bool late = !mine.held->empty() && mine.held->back().offset > offset;
-    const std::int64_t newest_ns = late ? mine.held->back().time_ns : 0;
+    const bool behind_others = !mine.held->empty() && mine.held->back().offset > offset;
+    const bool late = behind_others || mine.fin_seen;
+    const std::int64_t newest_ns = behind_others ? mine.held->back().time_ns : mine.fin_ns;
     const std::uint64_t before = mine.held->bytes();
     const auto added = mine.held->add(offset, fresh, packets_);
     const std::uint64_t kept = mine.held->bytes() - before;
@@ -285,9 +286,9 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     }
 }
 
-// A segment with new bytes behind which others were there already. Soon after those it was out of order; later it was
-// sent again, and the tap did not see it the first time. tshark draws the line in the same place: at the round trip time
-// of the handshake, or 3 ms.
+// A segment with new bytes behind which others, or the FIN, were there already. Soon after those it was out of order;
+// later it was sent again, and the tap did not see it the first time. tshark draws the line in the same place: at the
+// round trip time of the handshake, or 3 ms.
 void Tracker::count_late(Connection& connection, const Segment& s, std::int64_t newest_ns) {
     constexpr std::int64_t kUnknownRoundTrip_ns = 3'000'000;
     const bool timed = connection.syn_ns >= 0 && connection.established_ns > connection.syn_ns;
