@@ -13,6 +13,7 @@
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -48,6 +49,9 @@ public:
     // Re-estimates everything from an assignment (parent of each child, or kNone), after what was known before
     // has been weighed with `keep` (0: forgotten).
     void estimate(const std::vector<std::int32_t>& parent_of, double keep = 0.0);
+
+    // Until the next estimate every child has a parent, if it can: what was seen so far has not shown all that occurs.
+    void expect_no_orphans() { std::fill(orphan_.begin(), orphan_.end(), kNoOrphan); }
 
     // Ranks waiting parents by an assignment of the present rows: see StartOrder.
     void rank(const std::vector<std::int32_t>& parent_of) { order_.rank(problem_, parent_of); }
@@ -175,7 +179,8 @@ private:
     std::vector<double> orphans_, made_;  // by child class: children that nobody could have made, and all
     double span_ns_ = 0;                  // of the time in which they came
     StartOrder order_;
-    std::vector<float> orphan_;  // by child class
+    static constexpr float kNoOrphan = -40.0f;  // nats
+    std::vector<float> orphan_;                 // by child class
 
     // Memo of make_cell: a dense table of positions in cells_ where the node has few classes, else a map.
     mutable std::vector<std::int32_t> dense_;                       // by step, into blocks_

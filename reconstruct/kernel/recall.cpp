@@ -80,6 +80,8 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
             const auto where = place(children.cls[c], children.tokens.slot[i]);
             bool known = false;
             for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
+                // What the request itself names is a copy: content.cpp knows how often it is one.
+                if (parents.tokens.hash[j] == children.tokens.hash[i]) continue;
                 const auto slot = parents.tokens.slot[j];
                 const auto name = mix(where, slot);
                 auto at = habit_of_.find(name);
