@@ -35,7 +35,7 @@ COMMANDS: dict[str, str] = {
     "capture": "tapscope.cli.commands.capture:capture",
     "threads": "tapscope.cli.commands.threads:threads",
     "testbed": "tapscope.cli.commands.testbed:testbed",
-    "monitors": "tapscope.validate.monitors.install.commands:monitors",
+    "monitors": "tapscope.cli.commands.monitors:monitors",
     "completion": "tapscope.cli.commands.completion:completion",
 }
 """Sub-commands in the order of the help page; each is imported when it is used."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,19 @@ import click
 from tapscope.cli.output import parse_duration_ns, parse_size_bytes
 from tapscope.store.codes import DISSECTED
 from tapscope.store.errors import TapscopeError
+
+Decorator = Callable[[Any], Any]
+
+
+def path_option(*names: str, **more: Any) -> Decorator:
+    """click.option whose value is a path."""
+    return click.option(*names, type=click.Path(path_type=Path), **more)
+
+
+def set_option(*names: str, **more: Any) -> Decorator:
+    """click.option that has a value in any case; its help says which."""
+    return click.option(*names, show_default=True, **more)
+
 
 RUN = click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

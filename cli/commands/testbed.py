@@ -1,4 +1,4 @@
-"""`tapscope testbed study`, `sweep` and `faults`, beside the commands that the testbed brings itself."""
+"""`tapscope testbed study`, `sweep` and `faults`: many runs, and what is made of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON
-from tapscope.validate.testbed.commands import run, testbed
+from tapscope.cli.commands.testbed_run import run, testbed
+from tapscope.cli.options import JSON, path_option, set_option
 from tapscope.validate.testbed.faults import KINDS, split
 from tapscope.validate.testbed.study import FACTORS
 
@@ -27,13 +27,10 @@ def _listed() -> str:
 
 
 RUN_OPTIONS = click.argument("words", metavar="[-- RUN OPTIONS]", nargs=-1, type=click.UNPROCESSED)
-OUTPUT = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder for all of it."
-)
-LOCK = click.option(
+OUTPUT = path_option("-o", "--output", required=True, help="Folder for all of it.")
+LOCK = path_option(
     "--lock",
     metavar="FILE",
-    type=click.Path(path_type=Path),
     help="File that is held locked (flock) during each run, so that other measurements here wait.",
 )
 
@@ -51,10 +48,8 @@ def _checked(words: tuple[str, ...]) -> None:
     metavar="NAME",
     help="What is off and on, see above.",
 )
-@click.option("--pairs", type=click.IntRange(1), default=5, show_default=True, help="Pairs of runs.")
-@click.option(
-    "--seed", type=int, default=1, show_default=True, help="Of the first pair's users, and of the order."
-)
+@set_option("--pairs", type=click.IntRange(1), default=5, help="Pairs of runs.")
+@set_option("--seed", type=int, default=1, help="Of the first pair's users, and of the order.")
 @OUTPUT
 @LOCK
 @JSON
@@ -90,13 +85,9 @@ def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     metavar="KIND,...",
     help=f"Of {', '.join(KINDS)}, also KIND@HOST; all by default. KIND+KIND: in the same runs.",
 )
-@click.option(
-    "--repetitions", type=click.IntRange(1, 99), default=5, show_default=True, help="Runs of each kind."
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Seeds of the runs are made from it.")
-@click.option(
-    "--seconds", type=click.FloatRange(5), default=30.0, show_default=True, help="Length of each run phase."
-)
+@set_option("--repetitions", type=click.IntRange(1, 99), default=5, help="Runs of each kind.")
+@set_option("--seed", type=int, default=1, help="Seeds of the runs are made from it.")
+@set_option("--seconds", type=click.FloatRange(5), default=30.0, help="Length of each run phase.")
 @click.option("--judge-only", is_flag=True, help="Do no runs, judge those that are there.")
 @OUTPUT
 @LOCK
@@ -145,14 +136,11 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # older click has no 
 
 @testbed.command()
 @click.option("--users", type=Numbers(), required=True, metavar="N,N,...", help="The workloads.")
-@click.option(
-    "--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Length of each run phase."
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all users' decisions.")
+@set_option("--seconds", type=click.FloatRange(1), default=30.0, help="Length of each run phase.")
+@set_option("--seed", type=int, default=1, help="Seed of all users' decisions.")
 @OUTPUT
-@click.option(
+@path_option(
     "--page",
-    type=click.Path(path_type=Path),
     help="Page whose measured part is replaced, or that is made [default: chapter.md in the folder].",
 )
 @click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON
+from tapscope.cli.options import JSON, path_option
 from tapscope.store.errors import ExitCode
 
 
@@ -56,17 +56,10 @@ def record(folder: Path, print_env: bool, command: tuple[str, ...]) -> int:
 
 @threads.command()
 @LOGS
-@click.option(
-    "-o",
-    "--output",
-    metavar="CALLS.csv",
-    type=click.Path(path_type=Path),
-    help="Also write one row per call, with its parent.",
-)
-@click.option(
+@path_option("-o", "--output", metavar="CALLS.csv", help="Also write one row per call, with its parent.")
+@path_option(
     "--answers",
     metavar="requests.csv",
-    type=click.Path(path_type=Path),
     help="Compare with the paths that vApp's answers told (users/requests.csv of a testbed run).",
 )
 @JSON
@@ -101,12 +94,11 @@ def paths(logs: tuple[Path, ...], output: Path | None, answers: Path | None, as_
 @threads.command()
 @click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Path))
 @LOGS
-@click.option(
+@path_option(
     "-o",
     "--output",
     metavar="CALLS.csv.gz",
     required=True,
-    type=click.Path(path_type=Path),
     help="Truth file to write, as `tapscope validate --truth` reads it.",
 )
 @JSON

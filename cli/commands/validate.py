@@ -6,80 +6,66 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, RUN, Duration
+from tapscope.cli.options import JSON, RUN, Duration, path_option, set_option
 from tapscope.store.errors import ExitCode, TapscopeError
 
 
 @click.command(short_help="Compare a run with the servers' own logs.")
 @RUN
-@click.option(
-    "--events",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Folder with the logs of Apache, Tomcat and MariaDB.",
-)
-@click.option(
+@path_option("--events", metavar="DIR", help="Folder with the logs of Apache, Tomcat and MariaDB.")
+@path_option(
     "--truth",
     metavar="FILE",
-    type=click.Path(path_type=Path),
     help="True paths (calls.csv[.gz]); looked for in ../truth/ of the logs when not given.",
 )
-@click.option(
+@path_option(
     "--ids-in",
     metavar="FILE.pcap",
-    type=click.Path(path_type=Path),
     help="Capture in which the request IDs still stand: true paths are made from it.",
 )
-@click.option(
+@path_option(
     "--span-truth",
     metavar="FILE",
-    type=click.Path(path_type=Path),
     help="True parents of a run made with `trace --spans` (CSV, also gzipped; docs/spans.md).",
 )
-@click.option(
+@path_option(
     "--faults",
     metavar="FILE",
-    type=click.Path(path_type=Path),
     help="Faults that were caused on purpose (faults.csv of a testbed run): are the findings right?",
 )
-@click.option("--window", type=Duration(), default="50ms", show_default=True, help="Width of the windows.")
+@set_option("--window", type=Duration(), default="50ms", help="Width of the windows.")
 @click.option("--zone", metavar="NAME", help="Time zone of logs that name none, such as Europe/Berlin.")
-@click.option(
+@set_option(
     "--min-r",
     type=click.FloatRange(0, 1),
     default=0.99,
-    show_default=True,
     help="A tier agrees from this correlation of queue lengths on.",
 )
-@click.option(
+@set_option(
     "--max-bias",
     metavar="PERCENT",
     type=click.FloatRange(0),
     default=5.0,
-    show_default=True,
     help="A tier agrees up to this bias, in percent of the mean queue length.",
 )
-@click.option(
+@set_option(
     "--max-bias-calls",
     metavar="CALLS",
     type=click.FloatRange(0),
     default=0.05,
-    show_default=True,
     help="A bias of fewer calls is none: the tier is nearly idle.",
 )
-@click.option(
+@set_option(
     "--min-windows",
     type=click.IntRange(2),
     default=20,
-    show_default=True,
     help="With fewer windows to compare, nothing is decided.",
 )
-@click.option(
+@set_option(
     "--min-paths",
     metavar="PERCENT",
     type=click.FloatRange(0, 100),
     default=0.0,
-    show_default=True,
     help="Least completeness and accuracy of whole paths, where the truth is known.",
 )
 @click.option(
@@ -88,12 +74,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
     type=click.Choice(["server", "caller", "senders", "wire", "calls", "between"]),
     help="Only this evidence counts (docs/validation.md); repeatable. All of it when not given.",
 )
-@click.option(
-    "--plot",
-    metavar="FILE.html",
-    type=click.Path(path_type=Path),
-    help="Also write both queue lengths of every tier as a page.",
-)
+@path_option("--plot", metavar="FILE.html", help="Also write both queue lengths of every tier as a page.")
 @JSON
 def validate(
     run_path: Path,

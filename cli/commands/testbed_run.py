@@ -1,4 +1,4 @@
-"""`tapscope testbed`: arguments only."""
+"""`tapscope testbed run` and `clean`; what makes many runs is in commands.testbed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from tapscope.cli.options import path_option, set_option
 from tapscope.validate.monitors.install import mariadb
-
-from . import faults, leftovers, packages
-from . import run as runner
-from .faults import KINDS
-from .options import CODINGS, CONNECTORS, MIXES, MONITORS, PHP_CONNECTIONS, POOL_HABITS, STATEMENTS
-from .scenarios import SCENARIOS
+from tapscope.validate.testbed import faults, leftovers, packages
+from tapscope.validate.testbed import run as runner
+from tapscope.validate.testbed.faults import KINDS
+from tapscope.validate.testbed.options import (
+    CODINGS,
+    CONNECTORS,
+    MIXES,
+    MONITORS,
+    PHP_CONNECTIONS,
+    POOL_HABITS,
+    STATEMENTS,
+)
+from tapscope.validate.testbed.scenarios import SCENARIOS
 
 
 @click.group()
@@ -51,76 +59,54 @@ def _listed() -> str:
 
 
 @testbed.command(help=_listed())
-@click.option(
+@set_option(
     "--scenario",
     type=click.Choice(list(SCENARIOS)),
     default="board",
-    show_default=True,
     metavar="NAME",
     help="What is built and run, see above.",
 )
-@click.option("--users", type=click.IntRange(1), default=50, show_default=True, help="Emulated users.")
-@click.option(
-    "--seconds", type=click.FloatRange(1), default=30.0, show_default=True, help="Length of the run phase."
+@set_option("--users", type=click.IntRange(1), default=50, help="Emulated users.")
+@set_option("--seconds", type=click.FloatRange(1), default=30.0, help="Length of the run phase.")
+@set_option("--seed", type=int, default=1, help="Seed of all users' decisions.")
+@path_option("-o", "--output", required=True, help="New run directory.")
+@set_option(
+    "--think", "think_s", type=click.FloatRange(0), default=3.0, help="Mean think time (s), exponential."
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of all users' decisions.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="New run directory.")
-@click.option(
-    "--think",
-    "think_s",
-    type=click.FloatRange(0),
-    default=3.0,
-    show_default=True,
-    help="Mean think time (s), exponential.",
-)
-@click.option(
+@set_option(
     "--mix",
     type=click.Choice(MIXES),
     default="write10",
-    show_default=True,
     help="browse: reads only. write10: one interaction in ten writes.",
 )
-@click.option(
-    "--warmup", "warmup_s", type=click.FloatRange(0), default=8.0, show_default=True, help="Seconds."
-)
-@click.option(
-    "--rampdown", "rampdown_s", type=click.FloatRange(0), default=2.0, show_default=True, help="Seconds."
-)
-@click.option(
-    "--connector",
-    type=click.Choice(CONNECTORS),
-    default="mod_jk",
-    show_default=True,
-    help="How Apache talks to Tomcat.",
+@set_option("--warmup", "warmup_s", type=click.FloatRange(0), default=8.0, help="Seconds.")
+@set_option("--rampdown", "rampdown_s", type=click.FloatRange(0), default=2.0, help="Seconds.")
+@set_option(
+    "--connector", type=click.Choice(CONNECTORS), default="mod_jk", help="How Apache talks to Tomcat."
 )
 @click.option(
     "--jk-ping/--no-jk-ping", default=False, show_default=True, help="CPING before each AJP request."
 )
 @click.option("--ajp-secret/--no-ajp-secret", default=True, show_default=True)
-@click.option("--apache-threads", type=click.IntRange(2), default=150, show_default=True)
-@click.option("--tomcat-threads", type=click.IntRange(1), default=60, show_default=True)
-@click.option(
-    "--pool-size", type=click.IntRange(1), default=30, show_default=True, help="Database connections."
-)
-@click.option(
+@set_option("--apache-threads", type=click.IntRange(2), default=150)
+@set_option("--tomcat-threads", type=click.IntRange(1), default=60)
+@set_option("--pool-size", type=click.IntRange(1), default=30, help="Database connections.")
+@set_option(
     "--pool-habit",
     type=click.Choice(POOL_HABITS),
     default="request",
-    show_default=True,
     help="A connection is held per request or per group of statements.",
 )
-@click.option(
+@set_option(
     "--statements",
     type=click.Choice(STATEMENTS),
     default="mixed",
-    show_default=True,
     help="mixed: half as text, half prepared. prepared: all, once per connection.",
 )
-@click.option(
+@set_option(
     "--avatica-coding",
     type=click.Choice(CODINGS),
     default="protobuf",
-    show_default=True,
     help="How calls to Avatica are written.",
 )
 @click.option(
@@ -137,27 +123,21 @@ def _listed() -> str:
     show_default=True,
     help="Half of the users ask at multiples of this many seconds, all at once; 0: they do not.",
 )
-@click.option(
-    "--backlog", type=click.IntRange(1), default=511, show_default=True, help="Accept queue of Apache httpd."
-)
-@click.option(
-    "--heap", "heap_mib", type=click.IntRange(64), default=512, show_default=True, help="Tomcat's heap, MiB."
-)
+@set_option("--backlog", type=click.IntRange(1), default=511, help="Accept queue of Apache httpd.")
+@set_option("--heap", "heap_mib", type=click.IntRange(64), default=512, help="Tomcat's heap, MiB.")
 @click.option("--serial-gc", is_flag=True, help="Tomcat collects with one thread, all others stopped.")
-@click.option(
+@set_option(
     "--collect-every",
     "collect_every_s",
     type=click.FloatRange(0),
     default=0.0,
-    show_default=True,
     help="Mean seconds between two full collections in Tomcat; 0: none are forced.",
 )
-@click.option(
+@set_option(
     "--ballast",
     "ballast_mib",
     type=click.IntRange(0),
     default=0,
-    show_default=True,
     help="Live small objects in Tomcat, MiB: the more, the longer a full collection.",
 )
 @click.option(
@@ -166,12 +146,11 @@ def _listed() -> str:
     metavar="KIND[@HOST]",
     help=f"Cause faults of this kind at random moments; repeatable. Kinds: {', '.join(KINDS)}.",
 )
-@click.option(
+@set_option(
     "--fault-every",
     "fault_every_s",
     type=click.FloatRange(0.1),
     default=4.0,
-    show_default=True,
     help="Mean seconds between two faults; half of them at least.",
 )
 @click.option(
@@ -181,55 +160,40 @@ def _listed() -> str:
     metavar="MIN MAX",
     help="Length of a fault; each kind has bounds of its own.",
 )
-@click.option(
+@set_option(
     "--buffer-pool",
     "buffer_pool_mib",
     type=click.IntRange(5),
     default=128,
-    show_default=True,
     help="MariaDB's buffer pool, MiB.",
 )
-@click.option(
+@set_option(
     "--work",
     type=click.IntRange(0),
     default=3,
-    show_default=True,
     help="CPU work per page: passes of the text formatter (about 10 us each per page).",
 )
-@click.option(
-    "--php-workers",
-    type=click.IntRange(1),
-    default=40,
-    show_default=True,
-    help="WordPress: PHP-FPM's workers.",
-)
-@click.option(
+@set_option("--php-workers", type=click.IntRange(1), default=40, help="WordPress: PHP-FPM's workers.")
+@set_option(
     "--php-connections",
     type=click.Choice(PHP_CONNECTIONS),
     default="request",
-    show_default=True,
     help="WordPress: a database connection per request, or one that each worker keeps.",
 )
-@click.option(
-    "--people-threads",
-    type=click.IntRange(1),
-    default=40,
-    show_default=True,
-    help="Fan-out: threads of the second service.",
+@set_option(
+    "--people-threads", type=click.IntRange(1), default=40, help="Fan-out: threads of the second service."
 )
 @click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
-@click.option(
+@set_option(
     "--database-log",
     type=click.Choice(mariadb.LOGS),
     default="slow_log",
-    show_default=True,
     help="MariaDB's event monitor: its slow log as a table, or performance_schema's statements.",
 )
-@click.option(
+@set_option(
     "--monitors",
     type=click.Choice(MONITORS),
     default="all",
-    show_default=True,
     help="off: no request ids, logs or truth. logs: the servers' own. all: our agents' too, and ids in SQL.",
 )
 @click.option(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from tapscope.cli.options import path_option, set_option
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.validate.monitors import mariadb_export
 from tapscope.validate.monitors.install import changes
@@ -25,10 +26,8 @@ _SERVER = click.option(
     required=True,
     help="Which server; repeatable.",
 )
-_INTO = click.option(
-    "--into",
-    type=click.Path(path_type=Path),
-    help="The server's configuration tree, where it is not that of Debian (see `monitors list`).",
+_INTO = path_option(
+    "--into", help="The server's configuration tree, where it is not that of Debian (see `monitors list`)."
 )
 _LOG = click.option("--log", help="Kind of log, where a server has several (see `monitors list`).")
 
@@ -144,13 +143,7 @@ def check(names: tuple[str, ...], into: Path | None, log: str | None, as_json: b
 
 
 @monitors.command()
-@click.option(
-    "--log",
-    type=click.Choice(list(EXPORTS)),
-    default="slow_log",
-    show_default=True,
-    help="Which of MariaDB's tables.",
-)
+@set_option("--log", type=click.Choice(list(EXPORTS)), default="slow_log", help="Which of MariaDB's tables.")
 def export(log: str) -> None:
     """Print the SQL that exports MariaDB's log, for `mariadb --batch`."""
     click.echo(EXPORTS[log], nl=False)
