@@ -210,7 +210,8 @@ class RunFile:
             return None
         table = SQL_NAME[name]
         version = self.sql("PRAGMA data_version")
-        first, last = self.sql(f"SELECT min(id), max(id) FROM {table}")[0]
+        # Each by itself: SQLite looks both up in the index only when it is asked for one.
+        first, last = self.sql(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})")[0]
         if first is None:
             return None
         if set(dtypes) <= set(LAYOUT.get(table, ())) and covered(self._connection, table) == last + 1:
