@@ -129,7 +129,7 @@ def _sums(group: NDArray[np.int32], values: Int, groups: int) -> Int:
 
 
 class FullPeriods:
-    """Periods in which at least so many calls were inside, for any level.
+    """Periods in which at least so many calls were inside, for any level: steps are sorted by level once.
 
     A period counts from its first completion to its last, without the work of the first: between completions
     lie whole services. From the edge on, the first one would be seen in part only, which makes a node look
@@ -137,7 +137,12 @@ class FullPeriods:
     """
 
     def __init__(self, walk: Steps) -> None:
-        self._walk = walk
+        self._end_ns = walk.end_ns
+        rows, begin = _by_level(walk.up)
+        self._opens = walk.ended[rows], begin
+        # A step down leaves the level above; it is itself a completion that counts.
+        rows, begin = _by_level(walk.down + 1)
+        self._closes = rows + 1, begin
         self._done = np.concatenate([np.zeros(1), np.cumsum(walk.work)])
         completes = walk.work > 0
         self._ended = np.flatnonzero(completes)
@@ -146,12 +151,22 @@ class FullPeriods:
 
     def at(self, level: float) -> tuple[Float, Float, Float]:
         """Begin (s), length (s) and work of the periods with at least `level` (above 0) calls inside."""
-        walk, least = self._walk, int(np.ceil(level))
-        opens = walk.ended[np.flatnonzero(walk.up == least)]
-        # A step down leaves the level above; it is itself a completion that counts.
-        closes = np.flatnonzero(walk.down == least - 1) + 1
+        least = int(np.ceil(level))
+        opens, closes = _of_level(*self._opens, least), _of_level(*self._closes, least)
         entered, left = self._completions[opens], self._completions[closes] - 1
         some = entered < left
         first, last = self._ended[entered[some]], self._ended[left[some]]
-        begin, end = walk.end_ns[first], walk.end_ns[last]
+        begin, end = self._end_ns[first], self._end_ns[last]
         return begin / 1e9, (end - begin) / 1e9, self._done[last + 1] - self._done[first + 1]
+
+
+def _by_level(levels: Count) -> tuple[Count, Int]:
+    """Steps sorted by level, in order of time within one, and where each level begins."""
+    count = np.bincount(levels)
+    small = levels.astype(np.uint16) if len(count) <= 1 << 16 else levels  # 16 bits are sorted by radix
+    rows = np.argsort(small, kind="stable").astype(np.int32)
+    return rows, np.concatenate([[0], np.cumsum(count)])
+
+
+def _of_level(rows: Count, begin: Int, level: int) -> Count:
+    return rows[begin[level] : begin[level + 1]] if level + 1 < len(begin) else rows[:0]

@@ -42,9 +42,26 @@ LAYOUT: dict[str, dict[str, str]] = {
         "status": "",
         "flags": "",
     },
+    "link": {
+        "child": BEFORE,
+        "parent": "child",
+        "kind": "",
+        "probability": "",
+        "runner_up": "child",
+        "runner_up_probability": "",
+    },
+    "trace": {
+        "root": BEFORE,
+        "calls": "",
+        "begin_ns": BEFORE,
+        "end_ns": "begin_ns",
+        "complete": "",
+        "probability": "",
+    },
     "trace_call": {"call": BEFORE, "trace": "", "depth": "", "intra_node_ns": ""},
 }
-"""By table in SQLite and column: what a value is stored as the distance from ("": from zero)."""
+"""By table in SQLite and column: what a value is stored as the distance from ("": from zero). Fractions go by
+their bits."""
 
 Coded = tuple[int, int, int, int, bytes]
 """start, base, width, absent, data of a block."""
@@ -121,10 +138,16 @@ def write_blocks(
 def _coded(table: str, columns: Mapping[str, NDArray[Any]], first: int) -> Iterator[tuple[Any, ...]]:
     count = len(next(iter(columns.values())))
     for low in range(0, count, ROWS):
-        part = {name: columns[name][low : low + ROWS].astype(np.int64) for name in LAYOUT[table]}
+        part = {name: _whole(columns[name][low : low + ROWS]) for name in LAYOUT[table]}
         for name, near in LAYOUT[table].items():
             coded = encode(part[name], part.get(near), before=near == BEFORE)
             yield table, first + low, len(part[name]), name, *coded
+
+
+def _whole(values: NDArray[Any]) -> NDArray[np.int64]:
+    return (
+        np.ascontiguousarray(values).view(np.int64) if values.dtype == np.float64 else values.astype(np.int64)
+    )
 
 
 def drop_blocks(connection: sqlite3.Connection, table: str) -> None:
@@ -183,4 +206,5 @@ def _place(blocks: sqlite3.Cursor, table: str, first: int, out: Mapping[str, NDA
         near = layout[name]
         values[name] = decode(tuple(rest), count, values.get(near), before=near == BEFORE)
         if name in out:
-            out[name][first : first + count] = values[name]
+            there = out[name][first : first + count]
+            there[:] = values[name].view(np.float64) if there.dtype == np.float64 else values[name]

@@ -206,7 +206,7 @@ class RunFile:
     def _read_packed(self, name: str, dtypes: Mapping[str, np.dtype[Any]]) -> tables.Table | None:
         """The same from the table's blocks, or for a large table of integers in parallel; None where neither
         applies."""
-        if self.write or not dtypes or not packable(dtypes):
+        if self.write or not dtypes:
             return None
         table = SQL_NAME[name]
         version = self.sql("PRAGMA data_version")
@@ -216,7 +216,7 @@ class RunFile:
             return None
         if set(dtypes) <= set(LAYOUT.get(table, ())) and covered(self._connection, table) == last + 1:
             found = read_blocks(self.path, table, dtypes, last + 1)
-        elif last - first >= LEAST_ROWS:
+        elif last - first >= LEAST_ROWS and packable(dtypes):
             found = read_packed(self.path, table, dtypes, first, last)
         else:
             return None

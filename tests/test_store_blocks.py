@@ -52,6 +52,9 @@ def table_of(name: str, rows: int, seed: int = 0) -> tables.Table:
     if name == "calls":
         table["arrive_ns"] = np.cumsum(rng.integers(0, 10**6, rows)) + 1_795_000_000_000_000_000
         table["depart_ns"] = np.where(rng.random(rows) < 0.1, -1, table["arrive_ns"] + 5_000_000)
+    for column in tables.TABLES[name]:
+        if column.dtype == "float64":
+            table[column.name] = rng.random(rows) ** rng.integers(0, 2, rows)  # one, or any fraction
     return table
 
 
@@ -75,7 +78,7 @@ def same(path, name: str, *columns: str) -> None:
         assert column.name not in found or found[column.name].dtype == np.dtype(column.dtype)
 
 
-@pytest.mark.parametrize("name", ["calls", "trace_calls"])
+@pytest.mark.parametrize("name", ["calls", "links", "traces", "trace_calls"])
 def test_a_table_that_is_written_piece_by_piece_is_read_whole(tmp_path, name):
     with RunFile.create(tmp_path / "run.db") as run:
         for piece, rows in enumerate((5, ROWS + 3, 1)):

@@ -16,8 +16,18 @@ CREATE TABLE column_block (
 
 CREATE UNIQUE INDEX column_block_first ON column_block (table_name, first, name);
 
-CREATE TRIGGER call_updated AFTER UPDATE ON call BEGIN DELETE FROM column_block WHERE table_name = 'call'; END;
-CREATE TRIGGER call_deleted AFTER DELETE ON call BEGIN DELETE FROM column_block WHERE table_name = 'call'; END;
+CREATE TRIGGER call_updated AFTER UPDATE ON call
+  BEGIN DELETE FROM column_block WHERE table_name = 'call'; END;
+CREATE TRIGGER call_deleted AFTER DELETE ON call
+  BEGIN DELETE FROM column_block WHERE table_name = 'call'; END;
+CREATE TRIGGER link_updated AFTER UPDATE ON link
+  BEGIN DELETE FROM column_block WHERE table_name = 'link'; END;
+CREATE TRIGGER link_deleted AFTER DELETE ON link
+  BEGIN DELETE FROM column_block WHERE table_name = 'link'; END;
+CREATE TRIGGER trace_updated AFTER UPDATE ON trace
+  BEGIN DELETE FROM column_block WHERE table_name = 'trace'; END;
+CREATE TRIGGER trace_deleted AFTER DELETE ON trace
+  BEGIN DELETE FROM column_block WHERE table_name = 'trace'; END;
 CREATE TRIGGER trace_call_updated AFTER UPDATE ON trace_call
   BEGIN DELETE FROM column_block WHERE table_name = 'trace_call'; END;
 CREATE TRIGGER trace_call_deleted AFTER DELETE ON trace_call
