@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 Int = NDArray[np.int64]
 Count = NDArray[np.int32]
 
+SPARSE = 65_536
+"""Numbers that lie apart by this and more than there are of them are not looked up in a table."""
+
 
 def in_order(times: Int) -> bool:
     """Whether times never fall."""
@@ -140,6 +143,20 @@ def distinct(values: NDArray[Any]) -> Int:
     if not len(values):
         return np.zeros(0, dtype=np.int64)
     low = int(values.min())
-    if int(values.max()) - low > len(values) + 65_536:
+    if int(values.max()) - low > len(values) + SPARSE:
         return np.unique(values).astype(np.int64)
     return np.flatnonzero(np.bincount(values - low)) + low
+
+
+def place_in(found: Int, values: NDArray[Any]) -> NDArray[Any]:
+    """Place of each value in `found` (`distinct` of the values); 16 bits where they will do, which are sorted
+    by radix."""
+    dtype = np.uint16 if len(found) <= 1 << 16 else np.int32
+    if not len(found):
+        return np.zeros(0, dtype=dtype)
+    low, high = int(found[0]), int(found[-1])
+    if high - low > len(values) + SPARSE:
+        return np.searchsorted(found, values).astype(dtype)
+    place = np.zeros(high - low + 1, dtype=dtype)
+    place[found - low] = np.arange(len(found))
+    return place[values - low]

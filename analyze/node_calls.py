@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.inside import Inside, Int, distinct, in_order
+from tapscope.analyze.inside import Inside, Int, distinct, in_order, place_in
 from tapscope.analyze.stays import Stays
 
 
@@ -76,12 +76,7 @@ class NodeCalls:
     def _classes(self) -> tuple[Int, NDArray[Any]]:
         class_id = self._calls["class_id"][self.rows]
         found = distinct(class_id)
-        if not len(found):
-            return found, np.zeros(0, dtype=np.uint16)
-        dtype = np.uint16 if len(found) <= 1 << 16 else np.int32
-        place = np.zeros(int(found[-1] - found[0]) + 1, dtype=dtype)
-        place[found - found[0]] = np.arange(len(found))
-        return found, place[class_id - found[0]]
+        return found, place_in(found, class_id)
 
     def by_class(self, chosen: NDArray[np.bool_] | None = None) -> list[Int]:
         """Places of the (chosen) calls of each of `classes`, in order of arrival."""

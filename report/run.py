@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.calls import Read, in_order_of_calls
+from tapscope.analyze.inside import distinct, place_in
 from tapscope.store.codes import Protocol
 from tapscope.store.runfile import RunFile
 
@@ -23,13 +25,17 @@ CALL_COLUMNS = (
     "protocol",
     "class_id",
     "arrive_ns",
-    "request_end_ns",
-    "response_begin_ns",
     "depart_ns",
     "status",
     "flags",
 )
-"""Columns of calls that the report uses; reading is most of its time."""
+"""Columns that the report uses of all calls; of those that it shows it has the others, too (`Run.shown`)."""
+
+LINK_COLUMNS = ("child", "parent", "kind", "probability")
+SHOWN_COLUMNS = {
+    "calls": ("request_end_ns", "response_begin_ns"),
+    "links": ("runner_up", "runner_up_probability"),
+}
 
 COLOURS = 8
 """Tier colours in assets/page.css; a ninth tier begins again with the first."""
@@ -105,6 +111,24 @@ class Run:
         rows: NDArray[np.int64] = self.members["call"][np.isin(self.members["trace"], traces)]
         return rows
 
+    def shown(self, table: str, calls: NDArray[np.int64]) -> Columns:
+        """SHOWN_COLUMNS of calls, or of the links of these children, in the order given."""
+        key = "id" if table == "calls" else "child"
+        asked, place = np.unique(calls, return_inverse=True)
+        found = self.file.read_table(
+            table,
+            [key, *SHOWN_COLUMNS[table]],
+            f"{key} IN (SELECT value FROM json_each(?))",
+            [json.dumps(asked.tolist())],
+        )
+        out: Columns = {}
+        for name in SHOWN_COLUMNS[table]:
+            none = 0 if found[name].dtype == np.float64 else -1
+            out[name] = np.full(len(asked), none, dtype=found[name].dtype)
+            out[name][np.searchsorted(asked, found[key])] = found[name]
+            out[name] = out[name][place]
+        return out
+
     def children(self, call: int) -> NDArray[np.int64]:
         """Rows of the calls that a call made, in order."""
         parents, rows = self._by_parent
@@ -138,7 +162,7 @@ def read(file: RunFile) -> Run:
         start_ns=start_ns,
         end_ns=end_ns,
         calls=calls,
-        links=_one_per_call(file.read_table("links"), len(calls["conn"])),
+        links=_one_per_call(file.read_table("links", LINK_COLUMNS), len(calls["conn"])),
         traces=file.read_table("traces"),
         members=file.read_table("trace_calls"),
         nodes=nodes,
@@ -165,10 +189,11 @@ def _tiers(calls: Columns, nodes: Columns, names: list[str]) -> list[Tier]:
     """Called nodes from the entry tier down; within a depth the busier first."""
     found = []
     pairs = calls["server_node"].astype(np.int64) * 256 + calls["protocol"]
-    for pair, number in zip(*np.unique(pairs, return_counts=True), strict=True):
-        node, protocol = divmod(int(pair), 256)
+    kinds = distinct(pairs)
+    for pair, number in zip(kinds.tolist(), np.bincount(place_in(kinds, pairs)).tolist(), strict=True):
+        node, protocol = divmod(pair, 256)
         if 0 <= node < len(names):
-            found.append((int(nodes["depth"][node]), -int(number), node, protocol))
+            found.append((int(nodes["depth"][node]), -number, node, protocol))
     found.sort()
     return [
         Tier(node, protocol, names[node], depth, place % COLOURS + 1, -number)
@@ -180,17 +205,14 @@ def _one_per_call(links: Columns, count: int) -> Columns:
     """Links in order of their child, one per call: those without a link are unknown with probability 0."""
     child = links["child"]
     if len(child) == count and (child == np.arange(count)).all():
-        return links
+        return {name: links[name] for name in LINK_COLUMNS[1:]}
     whole: Columns = {
-        "child": np.arange(count),
         "parent": np.full(count, -1, dtype=np.int64),
         "kind": np.full(count, 2, dtype=np.uint8),
         "probability": np.zeros(count),
-        "runner_up": np.full(count, -1, dtype=np.int64),
-        "runner_up_probability": np.zeros(count),
     }
-    for name in ("parent", "kind", "probability", "runner_up", "runner_up_probability"):
-        whole[name][child] = links[name]
+    for name, values in whole.items():
+        values[child] = links[name]
     return whole
 
 

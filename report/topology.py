@@ -7,6 +7,7 @@ from html import escape
 
 import numpy as np
 
+from tapscope.analyze.inside import distinct, place_in
 from tapscope.report.run import Run, protocol_name
 from tapscope.report.words import count, duration
 
@@ -30,18 +31,18 @@ class Edge:
 def edges(run: Run) -> list[Edge]:
     """Every caller, callee and protocol with its calls, the busiest first."""
     calls = run.calls
-    key = (calls["client_node"].astype(np.int64) << 40) | (calls["server_node"].astype(np.int64) << 8)
-    key |= calls["protocol"]
-    values, place, number = np.unique(key, return_inverse=True, return_counts=True)
+    nodes = len(run.node_names)
+    key = (calls["client_node"].astype(np.int64) * nodes + calls["server_node"]) * 256 + calls["protocol"]
+    values = distinct(key)
+    place = place_in(values, key)
+    number = np.bincount(place)
     ended = calls["depart_ns"] >= 0
     total = np.bincount(
         place[ended], weights=(calls["depart_ns"] - calls["arrive_ns"])[ended], minlength=len(values)
     )
     known = np.bincount(place[ended], minlength=len(values))
     found = [
-        Edge(
-            int(v >> 40), int(v >> 8 & 0xFFFFFFFF), int(v & 0xFF), int(n), float(t / k) if k else float("nan")
-        )
+        Edge(v // 256 // nodes, v // 256 % nodes, v % 256, int(n), float(t / k) if k else float("nan"))
         for v, n, t, k in zip(values.tolist(), number, total, known, strict=True)
     ]
     return sorted(found, key=lambda edge: -edge.calls)

@@ -97,9 +97,10 @@ def _within(first: NDArray[np.int64], most: int) -> int:
 
 def _members(run: Run, traces: NDArray[np.int64]) -> tuple[Columns, NDArray[np.int64]]:
     """Rows of trace_calls of the given traces, in order of trace and arrival, and where each trace begins."""
-    table = {name: values[np.isin(run.members["trace"], traces)] for name, values in run.members.items()}
-    place = np.full(len(run.traces["root"]), -1, dtype=np.int64)
+    place = np.full(len(run.traces["root"]) + 1, -1, dtype=np.int64)  # the last is that of no trace, -1
     place[traces] = np.arange(len(traces))
+    chosen = np.flatnonzero(place[run.members["trace"]] >= 0)
+    table = {name: values[chosen] for name, values in run.members.items()}
     where = np.where(table["trace"] >= 0, place[table["trace"]], -1)
     rows = np.flatnonzero(where >= 0)
     arrive = run.calls["arrive_ns"][table["call"][rows]]
@@ -154,14 +155,14 @@ def _calls(run: Run, members: Columns, first: NDArray[np.int64]) -> dict[str, An
     local[call] = np.arange(len(call)) - np.repeat(first[:-1], np.diff(first))
     parent = links["parent"][call]
     classes, class_index = np.unique(calls["class_id"][call], return_inverse=True)
-    runner = links["runner_up"][call]
-    runner_probability = np.where(runner >= 0, links["runner_up_probability"][call], 0.0)
+    times, second = run.shown("calls", call), run.shown("links", call)
+    runner = second["runner_up"]
+    runner_probability = np.where(runner >= 0, second["runner_up_probability"], 0.0)
     runner_texts = [_runner_up(run, int(row)) if row >= 0 else "" for row in runner.tolist()]
     texts = sorted(set(runner_texts))
     number = {text: place for place, text in enumerate(texts)}
 
-    def relative(name: str) -> dict[str, Any]:
-        at = calls[name][call]
+    def relative(at: NDArray[np.int64]) -> dict[str, Any]:
         return encode.column(np.where(at >= 0, at - zero, np.nan))
 
     return {
@@ -170,10 +171,10 @@ def _calls(run: Run, members: Columns, first: NDArray[np.int64]) -> dict[str, An
         "parent": np.where(parent >= 0, local[np.maximum(parent, 0)], -1).tolist(),
         "node": calls["server_node"][call].tolist(),
         "protocol": calls["protocol"][call].tolist(),
-        "arrive": relative("arrive_ns"),
-        "request_end": relative("request_end_ns"),
-        "response_begin": relative("response_begin_ns"),
-        "depart": relative("depart_ns"),
+        "arrive": relative(calls["arrive_ns"][call]),
+        "request_end": relative(times["request_end_ns"]),
+        "response_begin": relative(times["response_begin_ns"]),
+        "depart": relative(calls["depart_ns"][call]),
         "intra": encode.column(np.where(members["intra_node_ns"] >= 0, members["intra_node_ns"], np.nan)),
         "status": calls["status"][call].tolist(),
         "flags": calls["flags"][call].tolist(),

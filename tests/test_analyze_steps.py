@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapscope.analyze.inside import Inside, by_window, distinct, level
+from tapscope.analyze.inside import Inside, by_window, distinct, level, place_in
 from tapscope.analyze.main_sequence import FullPeriods, main_sequence, steps
 
 STAYS = st.lists(
@@ -125,4 +125,7 @@ def test_windows_without_values_keep_what_was_asked_for() -> None:
 @given(st.lists(st.one_of(st.integers(-3, 9), st.integers(-(2**31), 2**31 - 1)), max_size=30))
 @settings(deadline=None)
 def test_different_values_are_told_however_far_apart(values) -> None:
-    assert distinct(np.array(values, dtype=np.int32)).tolist() == sorted(set(values))
+    column = np.array(values, dtype=np.int32)
+    found = distinct(column)
+    assert found.tolist() == sorted(set(values))
+    assert found[place_in(found, column)].tolist() == values
