@@ -127,7 +127,7 @@ def test_a_log_in_the_wrong_format_names_file_line_and_what_was_expected(tmp_pat
         events.load(tmp_path)
     assert error.value.path == str(tmp_path / "access.log")
     assert "line 1 is not an Apache access log line with beg=" in str(error.value)
-    assert "docs/validation.md" in str(error.value)
+    assert "docs/validating.md" in str(error.value)
 
 
 def test_a_log_that_turns_into_something_else_names_the_first_such_line(tmp_path):

@@ -33,7 +33,7 @@ def read(path: Path, logs: EventCalls, seen: Tap, addresses: Names) -> Truth:
     """
     ids = {text for text in logs.request_ids if len(text) >= SHORTEST_ID}
     if not ids:
-        raise TapscopeError("the logs name no request IDs", remedy="Log them (docs/validation.md).")
+        raise TapscopeError("the logs name no request IDs", remedy="Log them (docs/validating.md).")
     lengths = [len(text.encode()) for text in ids]
     token = re.compile(rb"[\w@-]{%d,%d}" % (min(lengths), max(lengths)))
     conn = seen.calls["conn"]

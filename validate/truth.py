@@ -107,7 +107,7 @@ def csv_columns(
         raise TapscopeError(
             f"line 1: column {missing[0]} is missing; expected {', '.join(needed)}",
             path=path,
-            remedy="Give a file with these columns (docs/validation.md).",
+            remedy="Give a file with these columns (docs/validating.md).",
         )
     least = max(header.index(column) for column in needed) + 1
     for cells, widths in chain([(first[width:], lengths[1:])], blocks_of_rows):

@@ -47,7 +47,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class Validation:
-    """What came out. `verdict` is passed, failed or undecided (too little to judge by); docs/validation.md
+    """What came out. `verdict` is passed, failed or undecided (too little to judge by); docs/validating.md
     has the keys of `as_json`."""
 
     run: str

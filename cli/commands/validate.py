@@ -72,7 +72,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
     "--by",
     multiple=True,
     type=click.Choice(["server", "caller", "senders", "wire", "calls", "between"]),
-    help="Only this evidence counts (docs/validation.md); repeatable. All of it when not given.",
+    help="Only this evidence counts (docs/validating.md); repeatable. All of it when not given.",
 )
 @path_option("--plot", metavar="FILE.html", help="Also write both queue lengths of every tier as a page.")
 @JSON

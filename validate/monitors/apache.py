@@ -1,6 +1,6 @@
 """Apache httpd: access log (upstream arrival and departure) and error log (downstream sending and receiving).
 
-Access log, one line per request, fields `name=value` in any order (docs/validation.md has the LogFormat):
+Access log, one line per request, fields `name=value` in any order (docs/validating.md has the LogFormat):
 id=%{X-Request-ID}i beg=%{begin:usec}t end=%{end:usec}t D=%D s=%>s conn=%a:%{remote}p
 jk=%{JK_REQUEST_DURATION}n UA = beg, UD = end (the line is written after the last byte went to the network
 layer), DR = DS + jk. Error log: `LogMessage "DS id=..." hook=insert_filter` stamps the moment before the

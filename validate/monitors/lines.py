@@ -115,7 +115,7 @@ def wrong_format(path: Path, number: int, text: str, expected: str) -> TapscopeE
     return TapscopeError(
         f"line {number} is not {expected}: {shown!r}",
         path=path,
-        remedy="Give the server the log format of docs/validation.md, or leave this file out.",
+        remedy="Give the server the log format of docs/validating.md, or leave this file out.",
     )
 
 

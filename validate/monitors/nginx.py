@@ -1,6 +1,6 @@
 """nginx: access log (upstream arrival and departure).
 
-One line per request, fields `name=value` in any order (docs/validation.md has the log_format):
+One line per request, fields `name=value` in any order (docs/validating.md has the log_format):
 id=$http_x_request_id end=$msec D=$request_time s=$status conn=$remote_addr:$remote_port. UD = end, UA = end
 - D. nginx stamps with the time at which its event loop last woke up, in whole milliseconds; the line is
 written after the last byte was handed to the network layer.

@@ -1,7 +1,7 @@
 """Tomcat: access log (arrival to the millisecond, stay to the microsecond) and the application's own event
 files.
 
-AccessLogValve, one line per request, fields `name=value` in any order (docs/validation.md has the pattern):
+AccessLogValve, one line per request, fields `name=value` in any order (docs/validating.md has the pattern):
 id=%{X-Request-ID}i beg=%{begin:msec}t end=%{end:msec}t D=%D s=%s thr=%I a=%a:%{remote}p
 UA lies in [beg, beg + 1 ms), UD = UA + D (Tomcat 10.1 writes D in microseconds).
 The application's files stamp in microseconds, inside the server: they narrow the arrival down, and give DS
