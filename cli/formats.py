@@ -42,6 +42,9 @@ TABLE_MEANING = {
     "agreement": "results of `tapscope validate`, one figure per row",
     "span": "one row of an imported span table (`tapscope trace --spans`)",
     "annotation": "what a program noted in its spans, of a CTF trace (`tapscope trace --spans FOLDER`)",
+    "column_block": (
+        "columns of large tables once more, as arrays that analyses read; what counts are the rows"
+    ),
 }
 VIEW_MEANING = {
     "v_connection": "connections with texts",
@@ -146,6 +149,23 @@ COLUMN_MEANING = {
         "",
         "salted hash of the value (with --keep-text the value); NULL: an event at a time",
     ),
+    "column_block.table_name": ("", "table whose column it is"),
+    "column_block.first": ("", "id of the first row in it"),
+    "column_block.rows": ("rows", "in it, at most 65,536"),
+    "column_block.name": ("", "column; fractions go by their bits, as integers"),
+    "column_block.start": ("", "value of the first row"),
+    "column_block.base": (
+        "",
+        "least distance in it: from the row before (arrive_ns, begin_ns, call, child, root), from another "
+        "column (other times: arrive_ns or begin_ns; parents: child), else from zero",
+    ),
+    "column_block.width": (
+        "bytes",
+        "of a code, which is the distance - base + 1, and 0 for -1; 0: all distances are base; 8: distances as "
+        "they are, then a bit per row: not -1",
+    ),
+    "column_block.absent": ("rows", "with -1"),
+    "column_block.data": ("", "codes, the lowest byte first"),
     "span_link.call": ("", "row of call"),
     "span_link.message_id": ("", "id of the child in the span table"),
     "span_link.parent_message_id": ("", "id of the parent; NULL when root or unknown"),

@@ -2,7 +2,6 @@
 -- table_name is the table in SQLite, first the id of the block's first row; the other columns say how data is coded.
 -- The rows themselves are what counts: whoever changes one drops the blocks of its table.
 CREATE TABLE column_block (
-  id INTEGER PRIMARY KEY,
   table_name TEXT NOT NULL,
   first INTEGER NOT NULL,
   rows INTEGER NOT NULL,
@@ -11,10 +10,9 @@ CREATE TABLE column_block (
   base INTEGER NOT NULL,
   width INTEGER NOT NULL,
   absent INTEGER NOT NULL,
-  data BLOB NOT NULL
+  data BLOB NOT NULL,
+  PRIMARY KEY (table_name, first, name)
 ) STRICT;
-
-CREATE UNIQUE INDEX column_block_first ON column_block (table_name, first, name);
 
 CREATE TRIGGER call_updated AFTER UPDATE ON call
   BEGIN DELETE FROM column_block WHERE table_name = 'call'; END;
