@@ -22,6 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ("pcaps/testbed_busy", "pcaps/http_ajp_mysql_groundtruth.pcap")
 
 
+def peak_mb() -> float:
+    """Greatest memory of this process so far. Not ru_maxrss: that one begins with what the process had that
+    started it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def machine() -> str:
     """Processor, usable cores and kernel of this machine."""
     cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from event_logs import HOSTS, write_logs, write_run, write_truth
 from simulator import Simulation, simulate
-from trace_capture import machine
+from trace_capture import machine, peak_mb
 
 from tapscope.store.tables import Table
 from tapscope.validate.validation import validate
@@ -94,7 +94,7 @@ def measure(folder: Path) -> dict[str, float | str]:
     return {
         "wall": time.perf_counter() - began,
         "cpu": _cpu() - used,
-        "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "rss": peak_mb(),
         "verdict": found.verdict,
     }
 
