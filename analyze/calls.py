@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from tapscope.analyze.inside import Inside, Int, distinct
+from tapscope.analyze.memory import keep_freed_memory
 from tapscope.analyze.node_calls import NodeCalls
 from tapscope.analyze.stays import Stays, stays
 from tapscope.store import tables
@@ -121,6 +122,7 @@ class Read:
 
 def read_calls(run: RunFile) -> Read:
     """Read what `node_state`, `findings` and their like need of a run."""
+    keep_freed_memory()
     calls = run.read_table("calls", CALL_COLUMNS)
     made = run.read_table("trace_calls", ["call", "intra_node_ns"])
     return Read(calls, run.read_table("connections"), in_order_of_calls(made, len(calls["conn"])))

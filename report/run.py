@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tapscope.analyze.calls import Read, in_order_of_calls
 from tapscope.analyze.inside import distinct, place_in
+from tapscope.analyze.memory import keep_freed_memory
 from tapscope.store.codes import Protocol
 from tapscope.store.runfile import RunFile
 
@@ -150,6 +151,7 @@ class Run:
 
 def read(file: RunFile) -> Run:
     """Read an open run file. A run without calls is fine: the report then says what was seen instead."""
+    keep_freed_memory()
     calls = file.read_table("calls", CALL_COLUMNS)
     nodes = file.read_table("nodes")
     names = _node_names(file, nodes)
