@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 
 import numpy as np
@@ -135,6 +136,53 @@ def test_a_connection_opened_for_a_request_is_of_that_request_alone():
     assert blind.paths < 0.6, "the world is too easy"
     known = score(_connection_for_each_request(seed=3, own=True), EvidenceMode.TIMING)
     assert known.paths >= 0.93
+
+
+def _pool_that_runs_dry(seed: int, *, fair: bool) -> World:
+    """Requests that look alike wait for one of four connections, which they hold until they answer.
+
+    A connection goes to the request that waits longest (`fair`) or to any, and is used again at once.
+    """
+    draw = random.Random(seed)
+    world = World()
+    arrive, free = 0.0, [(0.0, conn) for conn in range(4)]
+    coming, waiting = [], []
+    for _ in range(1500):
+        arrive += draw.expovariate(160) * SECOND
+        coming.append(arrive)
+    while coming or waiting:
+        at, conn = heapq.heappop(free)
+        if not waiting:
+            waiting.append(coming.pop(0))
+        while coming and coming[0] < at:
+            waiting.append(coming.pop(0))
+        came = waiting.pop(0 if fair else draw.randrange(len(waiting)))
+        now = max(at, came + 300 * US) + 40 * US + draw.expovariate(1.0) * 60 * US
+        calls = []
+        for _ in range(draw.randint(2, 5)):
+            end = now + draw.lognormvariate(1.0, 0.5) * MS
+            calls.append((int(now), int(end)))
+            now = end + draw.lognormvariate(-0.5, 0.8) * MS
+        now += draw.expovariate(1.0) * 5 * MS
+        parent = world.serve(0, int(came), int(now))
+        for k, (begin, end) in enumerate(calls):
+            world.call(parent, min(k, 1), begin, end, conn)
+        heapq.heappush(free, (now + 30 * US, conn))
+    return world
+
+
+def test_who_waited_for_a_connection_is_told_by_the_answer_before_and_by_the_order_of_the_queue():
+    made = score(_pool_that_runs_dry(seed=31, fair=True), EvidenceMode.TIMING)
+    assert made.edges >= 0.98
+    assert made.paths >= 0.98
+    assert made.right[made.probability >= 0.99].mean() >= 0.998
+
+
+def test_a_queue_without_order_is_not_taken_for_one():
+    made = score(_pool_that_runs_dry(seed=32, fair=False), EvidenceMode.TIMING)
+    assert made.edges >= 0.94
+    assert made.probability.mean() <= made.right.mean() + 0.01
+    assert made.right[made.probability >= 0.99].mean() >= 0.99
 
 
 def test_avatica_lends_the_connection_that_its_calls_name():

@@ -15,8 +15,6 @@ constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to 
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
 constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
 constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
-// The order of starts repeats in part what the gaps say.
-constexpr float kOrderTemper = 0.5f;
 constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
@@ -31,7 +29,11 @@ double discounted(double events, double n, double expected) {
 
 Model::Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
              const std::vector<float>& idle)
-    : problem_(problem), candidates_(candidates), affinity_(affinity), fan_out_(problem) {
+    : problem_(problem),
+      candidates_(candidates),
+      affinity_(affinity),
+      fan_out_(problem),
+      pool_wait_(problem, order_) {
     const auto n = static_cast<std::size_t>(n_states());
     from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
     from2_.assign(n, 0.0);
@@ -63,6 +65,7 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
         child_[c].before_on_conn = latest[conn];
         latest[conn] = static_cast<std::int32_t>(c);
     }
+    bind_waits();
 }
 
 void Model::bind_rows(const std::vector<float>& idle) {
@@ -172,7 +175,10 @@ void Model::fade(double keep) {
 void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
+    order_.rank(problem_, parent_of);
+    const auto waited = find_waits(parent_of);
     fade(keep);
+    pool_wait_.forget(keep);
     fan_out_.find(parent_of);
     const auto n = static_cast<std::size_t>(n_states());
     auto observe = [&](std::int32_t p, const Tip& tip, std::int32_t next) {
@@ -223,9 +229,14 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             parallel_all_[bin] += 1;
             return;
         }
-        gap4_[i4][bin] += 1;
-        gap3_[i3][bin] += 1;
-        gap2_[i2][bin] += 1;
+        float work = 1;  // share of the gap that is the node's own
+        if (previous == kStart && next != kEnd) {
+            pool_wait_.observe(candidates_, p, next, load_before(p, kStart), waited[p]);
+            work -= waited[p];
+        }
+        gap4_[i4][bin] += work;
+        gap3_[i3][bin] += work;
+        gap2_[i2][bin] += work;
         leave_[from][bin] += 1;
         gap_all_[bin] += 1;
     };
@@ -275,6 +286,8 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         }
     }
     order_.estimate(problem_, candidates_, parent_of, keep);
+    pool_wait_.finish();
+    hand_over_.estimate(problem_, candidates_, parent_of, keep);
     learned_ = true;
     forget_cells();
     if (fan_out_.any()) learn_begins(parent_of);
@@ -457,8 +470,11 @@ Model::Parts Model::parts(std::int32_t p, const Tip& tip, std::int32_t next) con
         out.rest += parallel ? c.log_parallel : c.log_serial;
         out.gap = density(c, parallel)[gap_bin(gap)];
     }
-    if (next == kEnd) return out;
-    if (previous == kStart) out.rest += kOrderTemper * order_.evidence(p, next, gap);
+    if (next == kEnd) {
+        if (previous != kStart) out.rest += hand_over_.evidence(problem_, p, previous);
+        return out;
+    }
+    if (previous == kStart) add_wait(p, next, gap, from_arrival, out);
     const auto& child = child_[next];
     if (previous != kStart && !parallel) {
         if (child.before_on_conn == previous) {

@@ -15,21 +15,26 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "content.hpp"
 #include "fan_out.hpp"
 #include "gaps.hpp"
+#include "hand_over.hpp"
 #include "key_map.hpp"
 #include "order.hpp"
+#include "pool_wait.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
 
 inline constexpr int kLoads = 12;  // octaves of load that are told apart; 0 stands for any load
 
-inline constexpr std::int32_t kEnd = -1;  // as next child
+inline constexpr std::int32_t kEnd = -1;     // as next child
+inline constexpr float kNegligible = 20.0f;  // nats; less than what a float of a score can show
 
 class Model {
 public:
@@ -72,9 +77,16 @@ public:
     // The score before its gap is tempered, so that it may be kept when the temper changes.
     struct Parts {
         float rest = 0, gap = 0;
+        // Of a first call that may have waited (pool_wait.hpp): what that way says in excess of `rest`, and in place
+        // of `gap`.
+        float wait = -std::numeric_limits<float>::infinity(), wait_gap = 0;
     };
     Parts parts(std::int32_t p, const Tip& tip, std::int32_t next) const;
-    float tempered(const Parts& parts) const noexcept { return parts.rest + gap_temper_ * parts.gap; }
+    float tempered(const Parts& parts) const noexcept {
+        const float work = gap_temper_ * parts.gap, wait = parts.wait + gap_temper_ * parts.wait_gap;
+        if (wait < work - kNegligible) return parts.rest + work;
+        return parts.rest + std::max(work, wait) + std::log1p(std::exp(-std::abs(work - wait)));
+    }
     // The chain of p goes on with child c.
     void advance(std::int32_t p, Tip& tip, std::int32_t c) const noexcept {
         tip.last = c;
@@ -132,6 +144,13 @@ private:
     };
     Step look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept;
     Time since_arrival(std::int32_t p, std::int32_t next) const noexcept;
+    // Both ways in which c may have become the first call of p, this long after its arrival.
+    // A beginning that is told from the arrival alone has one way only.
+    void add_wait(std::int32_t p, std::int32_t c, Time gap, bool from_arrival, Parts& parts) const noexcept;
+    void bind_waits();
+    // By parent: the probability that it waited for the connection of its first call, in the model as it is; -1 where
+    // it made none.
+    std::vector<float> find_waits(const std::vector<std::int32_t>& parent_of) const;
     void learn_begins(const std::vector<std::int32_t>& parent_of);
 
     const Problem& problem_;
@@ -179,6 +198,8 @@ private:
     std::vector<double> orphans_, made_;  // by child class: children that nobody could have made, and all
     double span_ns_ = 0;                  // of the time in which they came
     StartOrder order_;
+    HandOver hand_over_;
+    PoolWait pool_wait_;
     static constexpr float kNoOrphan = -40.0f;  // nats
     std::vector<float> orphan_;                 // by child class
 

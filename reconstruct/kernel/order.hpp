@@ -27,14 +27,20 @@ public:
     // Rows whose order is not known yet have no evidence.
     void forget_ranks() { arrival_rank_.clear(); }
 
+    // Displacements are told apart in buckets: 0, and 1, 2, 3-4, 5-8, ... on either side.
+    static constexpr int kBuckets = 17;
+    // That of child c as first call of parent p; the middle before rank().
+    int place(std::int32_t p, std::int32_t c) const noexcept {
+        return arrival_rank_.empty() ? kBuckets / 2 : bucket(start_rank_[c] - arrival_rank_[p]);
+    }
+
     // Log ratio for child c being the first call of parent p, `gap` ns after its arrival; 0 before rank().
     float evidence(std::int32_t p, std::int32_t c, Time gap) const noexcept {
         if (arrival_rank_.empty()) return 0.0f;
-        return ratio_[gap_bin(gap) / kBinsPerGroup][bucket(start_rank_[c] - arrival_rank_[p])];
+        return ratio_[gap_bin(gap) / kBinsPerGroup][place(p, c)];
     }
 
 private:
-    static constexpr int kBuckets = 17;      // 0, and 1, 2, 3-4, 5-8, ... on either side
     static constexpr int kBinsPerGroup = 8;  // gap bins that share their ratios: two octaves
     static constexpr int kGroups = kGapBins / kBinsPerGroup;
     using Row = std::array<float, kBuckets>;

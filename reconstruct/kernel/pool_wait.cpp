@@ -1,0 +1,91 @@
+#include "pool_wait.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tapscope::match {
+namespace {
+
+constexpr float kFirstGuess = 0.5f;  // that a request waited that may have, before anything is learned
+constexpr double kPrior = 20.0;      // starts that say what all loads, or no order, would say
+constexpr double kFewWaits = 0.02;   // share of requests that wait, before any is seen
+constexpr float kMost = 8.0f;        // nats that order may say, either way
+
+}  // namespace
+
+void PoolWait::bind(const std::vector<std::int32_t>& before_on_conn) {
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
+    std::vector<Time> depart(parents.depart.begin(), parents.depart.end());
+    std::sort(depart.begin(), depart.end());
+    released_.clear();
+    log_waiting_.clear();
+    for (const auto before : before_on_conn) {
+        const Time at = before == kNone ? std::numeric_limits<Time>::min() : children.end[before];
+        const auto in =
+            std::upper_bound(parents.arrive.begin(), parents.arrive.end(), at) - parents.arrive.begin();
+        const auto out = std::upper_bound(depart.begin(), depart.end(), at) - depart.begin();
+        released_.push_back(at);
+        log_waiting_.push_back(std::log(static_cast<float>(std::max<std::ptrdiff_t>(in - out, 1))));
+    }
+}
+
+PoolWait::Ways PoolWait::ways(std::int32_t p, std::int32_t c, int load) const noexcept {
+    Ways out;
+    if (!learned_) return out;
+    out.work = log_free_[load];
+    if (!could_wait(p, c)) return out;
+    out.wait = log_wait_[load] - log_waiting_[c] + ratio_[order_.place(p, c)];
+    out.gap = density_[gap_bin(problem_.children.begin[c] - released_[c])];
+    return out;
+}
+
+float PoolWait::waited(std::int32_t p, std::int32_t c, int load, float work) const noexcept {
+    if (!could_wait(p, c)) return 0.0f;
+    if (!learned_) return kFirstGuess;
+    const auto both = ways(p, c, load);
+    return 1.0f / (1.0f + std::exp(both.work + work - both.wait - both.gap));
+}
+
+void PoolWait::forget(double keep) {
+    for (auto* counts : {&waits_, &starts_}) {
+        for (double& x : *counts) x *= keep;
+    }
+    for (auto* counts : {&chosen_, &possible_}) {
+        for (double& x : *counts) x *= keep;
+    }
+    for (float& x : gaps_) x *= static_cast<float>(keep);
+}
+
+void PoolWait::observe(const Candidates& candidates, std::int32_t p, std::int32_t c, int load, float waited) {
+    starts_[load] += 1;
+    if (waited <= 0) return;
+    waits_[load] += waited;
+    gaps_[gap_bin(problem_.children.begin[c] - released_[c])] += waited;
+    chosen_[order_.place(p, c)] += waited;
+    for (const auto q : candidates.of(static_cast<std::size_t>(c))) {
+        if (could_wait(q, c)) possible_[order_.place(q, c)] += waited;
+    }
+}
+
+void PoolWait::finish() {
+    double starts = kPrior, waits = kPrior * kFewWaits;
+    for (int l = 0; l < kLoads; ++l) starts += starts_[l], waits += waits_[l];
+    for (int l = 0; l < kLoads; ++l) {
+        const double share = (waits_[l] + kPrior * waits / starts) / (starts_[l] + kPrior);
+        log_wait_[l] = static_cast<float>(std::log(share));
+        log_free_[l] = static_cast<float>(std::log1p(-share));
+    }
+    density_ = log_density(gaps_);
+    double all_chosen = 0, all_possible = 0;
+    for (int b = 0; b < StartOrder::kBuckets; ++b) all_chosen += chosen_[b], all_possible += possible_[b];
+    for (int b = 0; b < StartOrder::kBuckets; ++b) {
+        const double at_large = (possible_[b] + 1.0) / (all_possible + StartOrder::kBuckets);
+        const double of_pairs = (chosen_[b] + kPrior * at_large) / (all_chosen + kPrior);
+        ratio_[b] = std::clamp(static_cast<float>(std::log(of_pairs / at_large)), -kMost, kMost);
+    }
+    learned_ = true;
+}
+
+}  // namespace tapscope::match
