@@ -97,10 +97,10 @@ def _within(first: NDArray[np.int64], most: int) -> int:
 
 def _members(run: Run, traces: NDArray[np.int64]) -> tuple[Columns, NDArray[np.int64]]:
     """Rows of trace_calls of the given traces, in order of trace and arrival, and where each trace begins."""
-    place = np.full(len(run.traces["root"]) + 1, -1, dtype=np.int64)  # the last is that of no trace, -1
-    place[traces] = np.arange(len(traces))
-    chosen = np.flatnonzero(place[run.members["trace"]] >= 0)
+    chosen = np.isin(run.members["trace"], traces)
     table = {name: values[chosen] for name, values in run.members.items()}
+    place = np.full(len(run.traces["root"]), -1, dtype=np.int64)
+    place[traces] = np.arange(len(traces))
     where = np.where(table["trace"] >= 0, place[table["trace"]], -1)
     rows = np.flatnonzero(where >= 0)
     arrive = run.calls["arrive_ns"][table["call"][rows]]
