@@ -237,6 +237,26 @@ def key_of(row: Mapping[str, str], prefix: str, addresses: Names) -> tuple[int, 
     )
 
 
+def _joined(columns: list[Ints]) -> list[Ints]:
+    """The same columns as fewer, two where possible: neighbours in one number, as long as 62 bits hold it."""
+    found: list[Ints] = []
+    free = 0
+    for column in columns:
+        high = int(column.max(initial=0))
+        if int(column.min(initial=0)) < 0:
+            free = 0
+            found.append(column)
+            continue
+        bits = high.bit_length()
+        if bits <= free:
+            found[-1] = (found[-1] << bits) | column
+            free -= bits
+        else:
+            found.append(column)
+            free = 62 - bits
+    return found
+
+
 def match(wanted: Keys, offered: Keys) -> Ints:
     """For every row of `wanted` the row of `offered` that is the same request message; -1 none.
 
@@ -245,7 +265,7 @@ def match(wanted: Keys, offered: Keys) -> Ints:
     gets it.
     """
     columns = [np.concatenate(pair) for pair in zip(wanted.columns(), offered.columns(), strict=True)]
-    at, places = columns[0], columns[1:]
+    at, places = columns[0], _joined(columns[1:])
     order = np.lexsort((at, *places))
     changes = np.zeros(len(order), dtype=np.int64)
     for column in places:
