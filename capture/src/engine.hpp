@@ -8,6 +8,7 @@
 
 #include "decode/decode.hpp"
 #include "dissect/tls_keys.hpp"
+#include "prefetch.hpp"
 #include "reassemble/tracker.hpp"
 #include "record.hpp"
 #include "row_log.hpp"
@@ -80,11 +81,8 @@ public:
         std::size_t at = 0;  // packets of the batch that the tracker knows of
         for (std::size_t first = 0; first < turns.size(); first += kAhead) {
             const std::size_t n = std::min(turns.size() - first, kAhead);
-            for (std::size_t i = first + n; i < std::min(turns.size(), first + n + kAhead); ++i) {
-                const std::uint8_t* next = batch[turns[i].packet].data;
-                __builtin_prefetch(next);
-                __builtin_prefetch(next + 64);
-            }
+            for (std::size_t i = first + n; i < std::min(turns.size(), first + n + kAhead); ++i)
+                prefetch_lines(batch[turns[i].packet].data, kHeaders);
             for (std::size_t i = 0; i < n; ++i) {
                 const Turn& turn = turns[first + i];
                 what[i] = What::other;
@@ -93,9 +91,15 @@ public:
                 if (what[i] == What::own) tracker_.prefetch(segments[i]);
             }
             for (std::size_t i = 0; i < n; ++i)
-                if (what[i] == What::own) guesses[i] = tracker_.fetch(segments[i]);
-            for (std::size_t i = 0; i < n; ++i)
-                if (what[i] == What::own) tracker_.fetch_more(segments[i], guesses[i]);
+                if (what[i] == What::own) guesses[i] = tracker_.guess(segments[i]);
+            if (tracker_.beyond_cache()) {
+                for (std::size_t i = 0; i < n; ++i)
+                    if (what[i] == What::own) tracker_.fetch_connection(guesses[i]);
+                for (std::size_t i = 0; i < n; ++i)
+                    if (what[i] == What::own) tracker_.fetch_conversation(segments[i], guesses[i]);
+                for (std::size_t i = 0; i < n; ++i)
+                    if (what[i] == What::own) tracker_.fetch_dissector(segments[i], guesses[i]);
+            }
             for (std::size_t i = 0; i < n; ++i) {
                 const Turn& turn = turns[first + i];
                 pass_foreign(batch.subspan(at, turn.packet - at), turn.latest_ns);
@@ -148,6 +152,7 @@ private:
             recorder_.counters.add("tcp.urgent", 1, Unit::packets);
     }
     static constexpr std::size_t kAhead = Tracker::kMaxBatch;
+    static constexpr std::size_t kHeaders = 128;  // bytes: of most packets, and more
     static_assert(kAhead <= PacketDecoder::kPayloadsKept);
 
     enum class What : std::uint8_t { own, foreign, other };

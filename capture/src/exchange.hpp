@@ -47,7 +47,12 @@ public:
     }
     void push(const OpenRequest& request) {
         if (size_++ == 0) {
-            first_ = request;
+            // One by one: a copy in wider words would wait until the parts just written have reached the cache.
+            first_.row = request.row;
+            first_.begin = request.begin;
+            first_.peer_ack = request.peer_ack;
+            first_.tag = request.tag;
+            first_.after_loss = request.after_loss;
             return;
         }
         if (!more_) more_ = std::make_unique<More>();

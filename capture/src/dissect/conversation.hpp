@@ -2,16 +2,19 @@
 // wants again, skips bodies by counting, and tells the Recorder which packet every byte came in.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "dissect/registry.hpp"
+#include "prefetch.hpp"
 #include "record.hpp"
 
 namespace tapscope {
 
-class Conversation {
+// In the order of use, and on cache lines of its own: every packet is of another connection than the last one, as a rule.
+class alignas(64) Conversation {
 public:
     // `fixed` is the protocol by port map, or unknown to find it from content.
     Conversation(Recorder& recorder, std::int32_t conn, Protocol fixed);
@@ -43,15 +46,18 @@ public:
     void stamped_earlier(Direction direction, std::uint64_t begin, std::uint64_t end, std::uint32_t first_us,
                          std::int64_t time_ns);
 
-    // Into the cache: what bytes() of `direction` needs first.
+    // Into the cache: what bytes() of `direction` needs.
     void prefetch(Direction direction) const noexcept {
-        const auto lines = [](const auto& part) {
-            const char* const from = reinterpret_cast<const char*>(&part);
-            for (std::size_t at = 0; at < sizeof part; at += 64) __builtin_prefetch(from + at, 1);
-        };
-        lines(exchange_.at(direction));
-        lines(halves_[static_cast<unsigned>(direction)]);
-        lines(dissector_);
+        prefetch_lines(&exchange_.at(direction), sizeof(MessageSide));
+        prefetch_lines(&exchange_.requests, sizeof *this - offsetof(Exchange, requests));
+    }
+    // What the dissector keeps elsewhere, when the rest is there.
+    void prefetch_dissector() const noexcept {
+        std::visit(
+            [](const auto& dissector) {
+                if constexpr (requires { dissector.prefetch(); }) dissector.prefetch();
+            },
+            dissector_);
     }
 
     // While TLS waits for its secrets, bytes() and gap() must not be called.
@@ -104,10 +110,10 @@ private:
     void keep(Direction direction, Half& half, Bytes rest);
     void drop_kept(Half& half) noexcept;
 
-    Recorder& recorder_;
     Exchange exchange_;
     Half halves_[2];
     AnyDissector dissector_;
+    Recorder& recorder_;
     std::uint16_t probes_[2] = {};        // segments of each direction that were looked at for a protocol
     Protocol fixed_ = Protocol::unknown;  // by port map, until the first bytes come
 };

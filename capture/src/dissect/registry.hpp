@@ -2,6 +2,8 @@
 // name in DISSECTED of store/codes.py.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -20,6 +22,7 @@
 #include "dissect/postgres.hpp"
 #include "dissect/redis.hpp"
 #include "dissect/tls.hpp"
+#include "prefetch.hpp"
 #include "record.hpp"
 
 namespace tapscope {
@@ -38,8 +41,10 @@ public:
         box_->on_gap(direction, missing, recorder);
     }
     void on_end(Direction direction, Recorder& recorder) { box_->on_end(direction, recorder); }
+    void prefetch() const noexcept { prefetch_lines(box_.get(), std::min(sizeof(D), kFetched)); }
 
 private:
+    static constexpr std::size_t kFetched = 4 * kCacheLine;  // what is used most stands first
     std::unique_ptr<D> box_ = std::make_unique<D>();
 };
 inline constexpr std::size_t kInPlace = 80;  // bytes of a dissector that every connection has room for

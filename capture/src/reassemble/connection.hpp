@@ -8,6 +8,7 @@
 #include "codes.hpp"
 #include "decode/segment.hpp"
 #include "dissect/conversation.hpp"
+#include "prefetch.hpp"
 #include "reassemble/stream.hpp"
 
 namespace tapscope {
@@ -39,10 +40,10 @@ struct alignas(64) Connection {
     std::int64_t first_ns = -1, syn_ns = -1, established_ns = -1, closed_ns = -1;
 
     void prefetch() const noexcept {
-        __builtin_prefetch(this);
-        __builtin_prefetch(&stream[0], 1);
-        __builtin_prefetch(&stream[1], 1);
-        __builtin_prefetch(&last_ns, 1);
+        prefetch_line(this);
+        prefetch_line(&stream[0]);
+        prefetch_line(&stream[1]);
+        prefetch_line(&last_ns);
     }
     Direction direction(unsigned side) const noexcept {
         return side == client_side ? Direction::to_server : Direction::to_client;

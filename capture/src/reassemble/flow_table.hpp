@@ -5,13 +5,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "prefetch.hpp"
+
 namespace tapscope {
 
 class FlowTable {
 public:
     static constexpr std::uint32_t kNone = 0xffffffff;
 
-    void prefetch(std::uint64_t hash) const noexcept { __builtin_prefetch(&slots_[home(fold(hash))]); }
+    void prefetch(std::uint64_t hash) const noexcept { prefetch_line(&slots_[home(fold(hash))]); }
 
     // First index with this hash for which `same` holds, else kNone.
     template <class Same>

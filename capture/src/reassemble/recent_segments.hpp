@@ -15,6 +15,7 @@
 
 #include "decode/segment.hpp"
 #include "hash.hpp"
+#include "prefetch.hpp"
 
 namespace tapscope {
 
@@ -30,7 +31,7 @@ public:
     explicit RecentSegments(std::int64_t copy_within_ns) : copy_within_us_(copy_within_ns / 1000) {}
 
     void prefetch(const Segment& segment) const noexcept {
-        __builtin_prefetch(&buckets_[place(segment) % kBuckets], 1);
+        prefetch_line(&buckets_[place(segment) % kBuckets]);
     }
 
     void remember(const Segment& segment) noexcept {

@@ -11,22 +11,29 @@ Tracker::Tracker(Recorder& recorder, const Limits& limits,
                  std::unordered_map<std::uint16_t, Protocol> port_map)
     : recorder_(recorder), limits_(limits), port_map_(std::move(port_map)), recent_(limits.copy_within_ns) {}
 
-std::uint32_t Tracker::fetch(const Segment& s) const noexcept {
-    const std::uint32_t guess = table_.guess(s.hash);
+void Tracker::fetch_connection(std::uint32_t guess) const noexcept {
     if (guess != FlowTable::kNone) at(guess).prefetch();
-    return guess;
 }
 
-void Tracker::fetch_more(const Segment& s, std::uint32_t guess) const noexcept {
+void Tracker::fetch_conversation(const Segment& s, std::uint32_t guess) const noexcept {
     if (guess == FlowTable::kNone || s.captured == 0) return;
     const Connection& connection = at(guess);
     if (connection.conversation) connection.conversation->prefetch(connection.direction(s.side));
 }
 
+void Tracker::fetch_dissector(const Segment& s, std::uint32_t guess) const noexcept {
+    if (guess == FlowTable::kNone || s.captured == 0) return;
+    if (const auto& conversation = at(guess).conversation) conversation->prefetch_dissector();
+}
+
 void Tracker::segments(std::span<const Segment> batch, const std::uint32_t* others) {
     std::array<std::uint32_t, kMaxBatch> guesses;
-    for (std::size_t i = 0; i < batch.size(); ++i) guesses[i] = fetch(batch[i]);
-    for (std::size_t i = 0; i < batch.size(); ++i) fetch_more(batch[i], guesses[i]);
+    for (std::size_t i = 0; i < batch.size(); ++i) guesses[i] = guess(batch[i]);
+    if (beyond_cache()) {
+        for (std::size_t i = 0; i < batch.size(); ++i) fetch_connection(guesses[i]);
+        for (std::size_t i = 0; i < batch.size(); ++i) fetch_conversation(batch[i], guesses[i]);
+        for (std::size_t i = 0; i < batch.size(); ++i) fetch_dissector(batch[i], guesses[i]);
+    }
     for (std::size_t i = 0; i < batch.size(); ++i) {
         other_packets(others[i]);
         segment(batch[i], guesses[i]);

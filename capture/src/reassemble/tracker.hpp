@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "decode/segment.hpp"
+#include "prefetch.hpp"
 #include "reassemble/connection.hpp"
 #include "reassemble/flow_table.hpp"
 #include "reassemble/recent_segments.hpp"
@@ -70,16 +71,23 @@ public:
 
     void prefetch(const Segment& segment) const noexcept {
         table_.prefetch(segment.hash);
-        if (segment.captured > 0) recent_.prefetch(segment);
+        if (segment.captured == 0) return;
+        recent_.prefetch(segment);
+        // RecentSegments looks at the last bytes; the first ones are read in order.
+        prefetch_line(segment.payload + segment.captured - 1);
     }
     static constexpr std::size_t kMaxBatch = 16;
     // At most kMaxBatch segments in the order they came, and how many packets that are no segments (they count where
     // packets are counted) came before each. What they need of their connections is fetched into the cache for all of
     // them before the first one is looked at.
     void segments(std::span<const Segment> batch, const std::uint32_t* others);
-    // The three steps of that for one segment; `fetch` gives a guess where its connection is.
-    std::uint32_t fetch(const Segment& segment) const noexcept;
-    void fetch_more(const Segment& segment, std::uint32_t guess) const noexcept;
+    // The steps of that for one segment: a guess where its connection is; then, where so many connections are tracked
+    // that they are in no cache, what it needs of it, what that points to, and so on.
+    std::uint32_t guess(const Segment& segment) const noexcept { return table_.guess(segment.hash); }
+    bool beyond_cache() const noexcept { return table_.size() > kInCache; }
+    void fetch_connection(std::uint32_t guess) const noexcept;
+    void fetch_conversation(const Segment& segment, std::uint32_t guess) const noexcept;
+    void fetch_dissector(const Segment& segment, std::uint32_t guess) const noexcept;
     void segment(const Segment& segment, std::uint32_t guess);
     void segment(const Segment& s) { segment(s, FlowTable::kNone); }
     void other_packets(std::uint64_t n) noexcept { packets_ += n; }
@@ -132,6 +140,7 @@ private:
         std::uint32_t index, generation;
         unsigned described = 0;  // times its row was handed over
     };
+    static constexpr std::size_t kInCache = 1024;  // connections, of about a kilobyte each
     static constexpr std::size_t kChunk = 256;
     static constexpr unsigned kDescribedAlone = 8;   // times that a connection without a known protocol is
     static constexpr unsigned kDescribeRounds = 60;  // within so many times every open connection is
