@@ -7,13 +7,7 @@ class NodeStream:
     """Parents of the child calls of one node, as a stream; the columns are described in kernel/module.cpp."""
 
     def __init__(
-        self,
-        *,
-        draws: int = ...,
-        first_stretch: int = ...,
-        stretch: int = ...,
-        ahead: int = ...,
-        window: int = ...,
+        self, *, draws: int = ..., first_stretch: int = ..., stretch: int = ..., ahead: int = ...
     ) -> None: ...
     def push(self, parents: Mapping[str, Any], children: Mapping[str, Any]) -> None: ...
     def advance(self, now: int) -> None: ...

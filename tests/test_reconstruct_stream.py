@@ -48,15 +48,6 @@ def test_borders_cost_little(world, mode):
     assert _accuracy(world, cut) >= _accuracy(world, whole) - 0.01
 
 
-@pytest.mark.parametrize("mode", [EvidenceMode.NOIDS, EvidenceMode.TIMING])
-def test_a_window_teaches_nearly_as_much_as_the_whole(world, mode):
-    """Calls of classes that come outside of the window only are no orphans for that."""
-    whole, by_window = _match(world, mode, window=10**6), _match(world, mode, window=400)
-    assert len(whole.child) > 2 * 400
-    assert _accuracy(world, by_window) >= _accuracy(world, whole) - 0.005
-    assert (by_window.parent < 0).mean() <= (whole.parent < 0).mean() + 0.002
-
-
 def test_what_waits_does_not_grow_with_the_capture():
     short, long = (simulate(seed=32, users=60, seconds=seconds) for seconds in (6.0, 18.0))
     options = {"chunk": 100, **SHORT}

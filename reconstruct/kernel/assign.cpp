@@ -65,18 +65,26 @@ public:
           chains_(candidates_) {}
 
     Assignment run(const Problem& stretch, const std::vector<float>& idle) {
+        problem_ = stretch;
         model_.temper_gaps(kTemperToDecide);
-        lent_.find(stretch);
-        const auto settled = std::min(stretch.settled, stretch.children.size());
+        find_candidates(problem_, candidates_);
+        lent_.find(problem_);
+        if (lent_.once()) lent_.keep_whole(problem_, candidates_);
+        chains_.resize(problem_.parents.size(), problem_.children.size());
+        nearness_.forget();
+        const auto settled = std::min(problem_.settled, problem_.children.size());
         const double keep =
-            learned_ ? std::exp(-static_cast<double>(settled - stretch.decided()) / options_.memory) : 0.0;
+            learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
+        content_.bind(keep);
+        model_.bind(idle, lent_.once());
         if (!learned_) {
-            teach(stretch, idle);
+            model_.expect(content_.learn(options_.content_rounds));
+            learn();
+            soften();
             learned_ = true;
             const auto draws = decide();
             return whole(weigh(draws));
         }
-        bind(stretch, idle, keep);
         content_.apply();
         place();
         content_.relearn(chains_.parent_of(), keep);
@@ -90,16 +98,6 @@ public:
     }
 
 private:
-    void bind(const Problem& rows, const std::vector<float>& idle, double keep) {
-        problem_ = rows;
-        find_candidates(problem_, candidates_);
-        if (lent_.once()) lent_.keep_whole(problem_, candidates_);
-        chains_.resize(problem_.parents.size(), problem_.children.size());
-        nearness_.forget();
-        content_.bind(keep);
-        model_.bind(idle, lent_.once());
-    }
-
     // Where a connection is one parent's, its calls after that parent's answer are so, too (a page that goes on working
     // when it has been sent).
     Assignment whole(Assignment out) const {
@@ -120,29 +118,9 @@ private:
         return out;
     }
 
-    void teach(const Problem& stretch, const std::vector<float>& idle) {
-        problem_ = stretch;
-        find_candidates(problem_, candidates_);
-        Window window;
-        const bool part = window.cut(problem_, candidates_, idle, options_.window);
-        if (part) lent_.look(window.problem());
-        bind(part ? window.problem() : stretch, part ? window.idle() : idle, 0);
-        model_.expect(content_.learn(options_.content_rounds));
-        learn(options_.learn_rounds, options_.forward_rounds);
-        if (part) {
-            lent_.look(stretch);
-            bind(stretch, idle, 0);
-            content_.apply();
-            model_.expect_no_orphans();
-            correct(options_.correct_rounds);
-        }
-        soften();
-    }
-
-    // The first rounds begin with a new forward pass.
-    void learn(int rounds, int forward_rounds) {
-        for (int round = 0; round < rounds && !stop_; ++round) {
-            if (round < forward_rounds) {
+    void learn() {
+        for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
+            if (round < options_.forward_rounds) {
                 if (round > 0) content_.apply();
                 forward();
             }
@@ -153,29 +131,13 @@ private:
         reestimate();
     }
 
-    // Learns on from a model that is good already.
-    void correct(int rounds) {
-        settle_in();
-        for (int round = 0; round < rounds && !stop_; ++round) {
-            climb(2);
-            reestimate();
-        }
-        climb(options_.max_sweeps);
-        reestimate();
-    }
-
     // A first assignment by a model that is good already. Sharp gaps would hold it where the forward pass has left it,
     // which knew only the past: so at first they count for little.
-    void settle_in() {
+    void place() {
         forward();
         model_.temper_gaps(kTemperToDoubt);
         climb(2);
         model_.temper_gaps(kTemperToDecide);
-        chains_.forget();
-    }
-
-    void place() {
-        settle_in();
         model_.rank(chains_.parent_of());
         nearness_.forget_starts();
         chains_.forget();

@@ -1,7 +1,6 @@
 // Joint assignment of the children of a node to its parents, one stretch of time after the other.
 //
-// The first stretch teaches the model; where it is long, a window of it teaches first (window.hpp), and the whole then
-// only corrects what the window said:
+// The first stretch teaches the model:
 //   learn    forward passes and exact pairwise splits, with the model re-estimated from each result, give a good
 //            assignment and a model that is too sure of itself: it was fitted to its own best guess
 //   soften   assignments are drawn from their conditional distribution (block Gibbs over pairs of parents) and the
@@ -19,7 +18,6 @@
 #include <vector>
 
 #include "problem.hpp"
-#include "window.hpp"
 
 namespace tapscope::match {
 
@@ -27,8 +25,6 @@ struct Options {
     int content_rounds = 6;
     int learn_rounds = 5;    // model re-estimations from the best assignment
     int forward_rounds = 3;  // the first of them begin with a new forward pass
-    int correct_rounds = 2;  // the same over a whole stretch of which a window has taught
-    WindowSize window{};
     int soften_rounds = 8;   // model re-estimations from draws
     int draws = 24;          // counted draws
     int max_sweeps = 12;     // of pairwise splits

@@ -63,8 +63,6 @@ void Content::bind(double keep) {
     std::fill(parents_of_class_.begin(), parents_of_class_.end(), 0.0);
     for (const auto a : problem_.parents.cls) parents_of_class_[a] += 1;
     find_forms();
-    rules_found_ = false;
-    if (keep == 0) recall_.forget();
     recall_.bind();
     learn_background(keep);
 }
@@ -96,7 +94,7 @@ void Content::relearn(const std::vector<std::int32_t>& parent_of, double keep) {
     for (auto& rule : rules_) rule.hits *= keep;
     for (std::size_t c = problem_.decided(); c < std::min(problem_.settled, parent_of.size()); ++c) {
         if (parent_of[c] == kNone) continue;
-        if (!rules_found_) find_rules(parent_of[c], c);
+        if (keep > 0) find_rules(parent_of[c], c);  // what began to be copied since
         count(parent_of[c], c, 1.0);
     }
     reweigh(kMostFromChains);
@@ -135,7 +133,6 @@ void Content::find_rules() {
         if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
         for (const auto p : candidates_.of(c)) find_rules(p, c);
     }
-    rules_found_ = true;
     std::vector<int> sharers(opportunity_of_.size(), 0);
     for (const auto& rule : rules_) ++sharers[rule.opportunity];
     for (auto& rule : rules_) rule.weight = kFirstCopy / sharers[rule.opportunity];

@@ -82,7 +82,6 @@ private:
         std::int32_t opportunity = kNone;  // index of (parent form, child class, child slot)
     };
 
-    bool rules_found_ = false;  // among all candidates of the present rows
     void find_forms();
     void learn_background(double keep);
     void find_rules();

@@ -12,12 +12,6 @@ constexpr double kFewest = 20,
 }  // namespace
 
 void Lent::find(const Problem& problem) {
-    look(problem);
-    count(problem);
-    once_ = seen_ >= kFewest && fit_ >= kShare * seen_;
-}
-
-void Lent::look(const Problem& problem) {
     const auto& children = problem.children;
     uses_.clear();
     for (std::size_t c = 0; c < children.size(); ++c) {
@@ -33,6 +27,8 @@ void Lent::look(const Problem& problem) {
         use.last = static_cast<std::int32_t>(c);
         use.due = std::max(use.due, children.response_begin[c]);
     }
+    count(problem);
+    once_ = seen_ >= kFewest && fit_ >= kShare * seen_;
 }
 
 void Lent::count(const Problem& problem) {

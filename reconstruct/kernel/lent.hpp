@@ -15,8 +15,6 @@ class Lent {
 public:
     // Looks at the connections of a stretch; the habit is told from all that were looked at so far.
     void find(const Problem& problem);
-    // Looks at the connections of rows that find() has seen, or of a part of them.
-    void look(const Problem& problem);
     bool once() const noexcept { return once_; }
     // Last call of the connection that begins with child c; kNone where c is not the first.
     std::int32_t last_behind(const Problem& problem, std::int32_t c) const noexcept {

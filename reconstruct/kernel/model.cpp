@@ -42,7 +42,7 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
     for (int b = 0; b < kGapBins; ++b) {
         first_guess_[b] = static_cast<float>(std::log(1.0 / kGapBins / gap_bin_width_ns(b)));
     }
-    orphan_.assign(static_cast<std::size_t>(problem.children.n_classes), kNoOrphan);
+    orphan_.assign(static_cast<std::size_t>(problem.children.n_classes), -40.0f);
     survival_.assign(n, Histogram{});
     fade(0);
     forget_cells();
@@ -254,13 +254,12 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             orphans_[children.cls[c]] += candidates_.of(c).empty();
             continue;
         }
-        if (parents.arrive[p] >= problem_.whole_from) observe(p, tip[p], static_cast<std::int32_t>(c));
+        observe(p, tip[p], static_cast<std::int32_t>(c));
         advance(p, tip[p], static_cast<std::int32_t>(c));
     }
     for (std::size_t p = 0; p < parents.size(); ++p) {
         const Time depart = parents.depart[p];
         if (!parents.answered[p] || depart < problem_.from || depart >= problem_.until) continue;
-        if (parents.arrive[p] < problem_.whole_from) continue;
         observe(static_cast<std::int32_t>(p), tip[p], kEnd);
     }
 

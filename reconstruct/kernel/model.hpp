@@ -13,7 +13,6 @@
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -54,9 +53,6 @@ public:
     // Re-estimates everything from an assignment (parent of each child, or kNone), after what was known before
     // has been weighed with `keep` (0: forgotten).
     void estimate(const std::vector<std::int32_t>& parent_of, double keep = 0.0);
-
-    // Until the next estimate every child has a parent, if it can: what was seen so far has not shown all that occurs.
-    void expect_no_orphans() { std::fill(orphan_.begin(), orphan_.end(), kNoOrphan); }
 
     // Ranks waiting parents by an assignment of the present rows: see StartOrder.
     void rank(const std::vector<std::int32_t>& parent_of) { order_.rank(problem_, parent_of); }
@@ -200,8 +196,7 @@ private:
     StartOrder order_;
     HandOver hand_over_;
     PoolWait pool_wait_;
-    static constexpr float kNoOrphan = -40.0f;  // nats
-    std::vector<float> orphan_;                 // by child class
+    std::vector<float> orphan_;  // by child class
 
     // Memo of make_cell: a dense table of positions in cells_ where the node has few classes, else a map.
     mutable std::vector<std::int32_t> dense_;                       // by step, into blocks_

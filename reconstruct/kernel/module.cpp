@@ -154,13 +154,10 @@ PYBIND11_MODULE(_kernel, module) {
         "Parents of the child calls of one node, a bounded time after the calls came.\n\n"
         "draws: assignments that are drawn to weigh the edges.\n"
         "first_stretch, stretch, ahead: calls made by the node in the stretch that teaches the\n"
-        "model, in a later one, and of the next one that are looked at; window: at most in the part of the\n"
-        "first that teaches before the rest does.")
-        .def(py::init([](int draws, std::size_t first_children, std::size_t children, std::size_t ahead,
-                         std::size_t window) {
+        "model, in a later one, and of the next one that are looked at.")
+        .def(py::init([](int draws, std::size_t first_children, std::size_t children, std::size_t ahead) {
                  Options options;
                  options.draws = draws;
-                 options.window.children = std::max<std::size_t>(window, 1);
                  StretchOptions lengths;
                  lengths.first_children = std::max<std::size_t>(first_children, 1);
                  lengths.children = std::max<std::size_t>(children, 1);
@@ -169,7 +166,7 @@ PYBIND11_MODULE(_kernel, module) {
              }),
              py::kw_only(), py::arg("draws") = Options{}.draws,
              py::arg("first_stretch") = stretch.first_children, py::arg("stretch") = stretch.children,
-             py::arg("ahead") = stretch.ahead, py::arg("window") = WindowSize{}.children)
+             py::arg("ahead") = stretch.ahead)
         .def(
             "push", &Stream::push, py::arg("parents"), py::arg("children"),
             "Rows in the order of time, after all that were pushed before.\n\n"

@@ -52,7 +52,7 @@ void StartOrder::estimate(const Problem& problem, const Candidates& candidates,
         }
     }
     for (std::size_t p = 0; p < parents.size(); ++p) {
-        if (first_[p] == kNone || parents.arrive[p] < problem.whole_from) continue;
+        if (first_[p] == kNone) continue;
         const auto c = static_cast<std::size_t>(first_[p]);
         if (c < problem.decided() || c >= problem.settled) continue;
         for (const auto q : candidates.of(c)) {

@@ -57,8 +57,6 @@ struct Problem {
     std::size_t settled = std::numeric_limits<std::size_t>::max();  // from this one on they look ahead
     Time from = std::numeric_limits<Time>::min();                   // parents that depart in [from, until)
     Time until = std::numeric_limits<Time>::max();                  // teach how chains end
-    Time whole_from =
-        std::numeric_limits<Time>::min();  // parents that arrived before lack their first children
     std::size_t decided() const noexcept { return decided_parent.size(); }
 };
 

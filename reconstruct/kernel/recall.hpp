@@ -21,11 +21,6 @@ public:
 
     // The rows of the problem have been replaced by those of a later stretch.
     void bind();
-    // What was named before is forgotten.
-    void forget() {
-        past_.clear();
-        present_.clear();
-    }
     // Learns from an assignment of the present rows, after what was counted before has been weighed with `keep`.
     void learn(const std::vector<std::int32_t>& parent_of, double keep);
 
