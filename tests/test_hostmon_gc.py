@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from host_logs import (
+from recorded_host_logs import (
     STARTED,
     at_ns,
     lines_of,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from host_logs import (
+from recorded_host_logs import (
     AMBIGUOUS,
     FILES,
     STARTED,

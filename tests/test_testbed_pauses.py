@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tapscope.cli.commands import testbed_run
 from tapscope.store.errors import TapscopeError
-from tapscope.validate.testbed import apache, avatica, commands, pauses
+from tapscope.validate.testbed import apache, avatica, pauses
 from tapscope.validate.testbed.checkouts import Checkouts
 from tapscope.validate.testbed.packages import Paths
 from tapscope.validate.testbed.pcapfile import Flow
@@ -111,7 +112,7 @@ def test_what_is_given_goes_before_a_scenarios_own_defaults() -> None:
 
 
 def test_help_lists_every_scenario() -> None:
-    shown = CliRunner().invoke(commands.testbed, ["run", "--help"]).output
+    shown = CliRunner().invoke(testbed_run.testbed, ["run", "--help"]).output
     for scenario in SCENARIOS.values():
         assert f"  {scenario.name} " in shown
         assert scenario.summary.split()[0] in shown

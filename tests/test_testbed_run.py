@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tapscope.cli.commands import testbed_run
 from tapscope.store.errors import TapscopeError
-from tapscope.validate.testbed import commands, packages, pcapfile, run, scrub
+from tapscope.validate.testbed import packages, pcapfile, run, scrub
 from tapscope.validate.testbed.options import Options
 from tapscope.validate.testbed.scenarios import SCENARIOS
 from tapscope.validate.testbed.shell import attempt
@@ -286,11 +287,11 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path, sig: signal.Si
 
 def test_clean_removes_what_a_killed_run_left(tmp_path: Path) -> None:
     process, name = start_and_wait_for_users(tmp_path / "run")
-    alive = CliRunner().invoke(commands.testbed, ["clean"])
+    alive = CliRunner().invoke(testbed_run.testbed, ["clean"])
     assert f"{name} is running, left alone" in alive.output
     process.kill()
     process.wait()
     assert len(left_behind(name)) > 6
-    cleaned = CliRunner().invoke(commands.testbed, ["clean"])
+    cleaned = CliRunner().invoke(testbed_run.testbed, ["clean"])
     assert f"removed {name}" in cleaned.output
     assert left_behind(name) == []

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 
-from tapscope.validate.testbed import commands, dataset, scrub
+from tapscope.cli.commands import testbed_run
+from tapscope.validate.testbed import dataset, scrub
 from tapscope.validate.testbed.truth import IDENTITY
 from tapscope.validate.testbed.users import Answer
 from tapscope.validate.testbed.visitors import Step, Visitor
@@ -99,6 +100,6 @@ def test_an_answer_is_complete_at_its_last_byte_in_any_pieces(name: str, size: i
     ],
 )
 def test_wrong_options_are_refused_before_anything_starts(arguments: list[str], expected: str) -> None:
-    done = CliRunner().invoke(commands.testbed, arguments)
+    done = CliRunner().invoke(testbed_run.testbed, arguments)
     assert done.exit_code == 2
     assert expected in done.output
