@@ -13,8 +13,9 @@
 
 namespace tapscope {
 
-// In the order of use, and on cache lines of its own: every packet is of another connection than the last one, as a rule.
-class alignas(64) Conversation {
+// In the order of use: every packet is of another connection than the last one, as a rule. (Not on cache lines of its own:
+// what that pads, a million times, is more than the memory that a million open connections may have.)
+class Conversation {
 public:
     // `fixed` is the protocol by port map, or unknown to find it from content.
     Conversation(Recorder& recorder, std::int32_t conn, Protocol fixed);
