@@ -333,6 +333,15 @@ def test_matching_against_a_twin():
     assert -1 in twin
 
 
+@pytest.mark.parametrize("base", [(0, 0, 0, 0, 0), (0, 1, 0, 0, 7), (-1, 5, 0, 80, 2**32 - 1)])
+def test_rows_match_only_where_every_column_is_equal(base):
+    """Columns are compared several at a time; none may be lost in that, whatever they hold."""
+    others = [(*base[:at], base[at] + 1, *base[at + 1 :]) for at in range(5)]
+    wanted = Keys(*np.array([(10, *row) for row in (base, *others)], dtype=np.int64).T)
+    offered = Keys(*np.array([(11, *row) for row in (*others, base)], dtype=np.int64).T)
+    assert truth.match(wanted, offered).tolist() == [5, 0, 1, 2, 3, 4]
+
+
 def test_last_before_against_a_twin():
     random = np.random.default_rng(2)
     group_a, at_a = random.integers(-1, 5, 200), random.integers(0, 50, 200)

@@ -248,7 +248,7 @@ def _joined(columns: list[Ints]) -> list[Ints]:
             found.append(column)
             continue
         bits = high.bit_length()
-        if bits <= free:
+        if found and bits <= free:
             found[-1] = (found[-1] << bits) | column
             free -= bits
         else:
