@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from tapscope.cli.commands import testbed_run
+from tapscope.cli.inputs import find_inputs
 from tapscope.store.errors import TapscopeError
 from tapscope.validate.testbed import packages, pcapfile, run, scrub
 from tapscope.validate.testbed.options import Options
@@ -141,7 +142,7 @@ def test_the_capture_holds_no_id(ran: Ran) -> None:
 
 
 def test_the_unscrubbed_capture_differs_in_ids_and_checksums_only(quiet: Ran) -> None:
-    before = (quiet.folder / "capture" / "unscrubbed.pcap").read_bytes()
+    before = (quiet.folder / "truth" / "unscrubbed.pcap").read_bytes()
     after = (quiet.folder / "capture" / "tap.pcap").read_bytes()
     assert len(before) == len(after)
     plain = before
@@ -149,6 +150,12 @@ def test_the_unscrubbed_capture_differs_in_ids_and_checksums_only(quiet: Ran) ->
         plain = plain.replace(identity.encode(), scrub.FILLER)
     changed = sum(a != b for a, b in zip(plain, after, strict=True))
     assert 0 < changed <= 2 * quiet.manifest["scrub"]["packets_changed"]
+
+
+def test_a_trace_of_the_run_reads_only_the_capture_without_ids(quiet: Ran) -> None:
+    """Ground truth never reaches the matcher, also where the run keeps it."""
+    assert (quiet.folder / "truth" / "unscrubbed.pcap").is_file()
+    assert find_inputs([quiet.folder]).captures == [quiet.folder / "capture" / "tap.pcap"]
 
 
 def test_the_unscrubbed_capture_is_not_kept_unasked(dry_pool: Ran) -> None:

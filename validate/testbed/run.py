@@ -311,7 +311,7 @@ class _Session:
         done = scrub.scrub(self.raw, out / "capture" / "tap.pcap", ids)
         self.manifest["scrub"] = done.record()
         if self.options.keep_unscrubbed:
-            shutil.move(self.raw, out / "capture" / "unscrubbed.pcap")
+            shutil.move(self.raw, out / "truth" / "unscrubbed.pcap")
 
 
 def _quantiles(ascending: list[float]) -> dict[str, float]:
