@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from trace_capture import machine
+from trace_capture import machine, peak_mb
 
 from tapscope.analyze.calls import CALL_COLUMNS, read_calls
 from tapscope.analyze.findings import findings
@@ -172,10 +171,6 @@ def _chunk(
     return columns, links, traced, int(web[-1])
 
 
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 class Clock:
     """Wall and CPU seconds of each stage, and the peak of memory after it."""
 
@@ -187,7 +182,7 @@ class Clock:
         """Time what is done inside."""
         wall, cpu = time.perf_counter(), time.process_time()
         yield
-        self.stages[name] = time.perf_counter() - wall, time.process_time() - cpu, _peak_mb()
+        self.stages[name] = time.perf_counter() - wall, time.process_time() - cpu, peak_mb()
 
 
 def analyses(path: Path) -> Clock:

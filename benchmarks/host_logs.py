@@ -13,12 +13,13 @@ import argparse
 import gzip
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from trace_capture import peak_mb
 
 LOGS = Path(__file__).resolve().parent.parent / "pcaps" / "hostlogs"
 MEGABYTE = 1_000_000
@@ -67,7 +68,7 @@ def measure(path: Path) -> None:
     log = read_host_log(path, Told(start_ns=0))
     seconds = time.process_time() - began
     rows = sum(len(table.columns["end_ns"]) for table in log.tables)
-    print(seconds, rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(seconds, rows, peak_mb())
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -29,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from baselines import first_come_first_served, wap5
 from baselines.node import Node
-from trace_capture import machine
+from trace_capture import machine, peak_mb
 
 from tapscope.reconstruct import _kernel
 from tapscope.store.tables import Table
@@ -141,10 +140,6 @@ def generate(calls: int, in_flight: float, content: bool) -> Iterator[Chunk]:
         pushed += count
 
 
-def _memory_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def run_stream(calls: int, in_flight: float, content: bool) -> dict[str, float]:
     """One point of the curves; seconds are CPU, without what it takes to make the rows."""
     stream = _kernel.NodeStream()
@@ -160,7 +155,7 @@ def run_stream(calls: int, in_flight: float, content: bool) -> dict[str, float]:
         waiting[:] = [truth[done:]]
 
     first = last = 0
-    before = _memory_mb()
+    before = peak_mb()
     for chunk in generate(calls, in_flight, content):
         begin = time.process_time()
         stream.push(chunk.parents, chunk.children)
@@ -181,7 +176,7 @@ def run_stream(calls: int, in_flight: float, content: bool) -> dict[str, float]:
         "seconds": spent,
         "right": right / count,
         "kept_mb": counted["most_kept_bytes"] / 1e6,
-        "grown_mb": _memory_mb() - before,
+        "grown_mb": peak_mb() - before,
     }
 
 
