@@ -35,7 +35,14 @@ def begin(directory: Path, zone: str | None, more: list[Path]) -> Callable[[], E
     def wait() -> EventCalls:
         assert process.stdout is not None
         with process, process.stdout as answer:
-            found = pickle.load(answer)  # from our own program
+            try:
+                found = pickle.load(answer)  # from our own program
+            except EOFError as error:
+                raise TapscopeError(
+                    "the process that read the logs ended before it was done",
+                    path=directory,
+                    remedy="See its message above; where there is none, memory may have run out.",
+                ) from error
         if isinstance(found, TapscopeError):
             raise found
         assert isinstance(found, EventCalls)
