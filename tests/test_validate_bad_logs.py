@@ -14,6 +14,7 @@ from damaged_captures import records, write
 
 from tapscope.cli import pipeline
 from tapscope.store.errors import ExitCode
+from tapscope.validate import blocks
 from tapscope.validate.validation import Validation, validate
 
 LIGHT = Path(__file__).resolve().parent.parent / "pcaps" / "testbed_light"
@@ -156,6 +157,24 @@ def test_garbled_lines_are_counted_and_their_windows_left_out(traced, logs):
     assert _counters(found)["events.unreadable_line"] > 20
     assert found.failures == []
     assert all(tier.windows_left_out["log_loss"] > 5 for tier in found.tiers)
+
+
+def test_a_line_that_is_too_long_is_a_lost_line(traced, logs, monkeypatch):
+    monkeypatch.setattr(blocks, "LONGEST_LINE", 1 << 20)
+    for name in ("apache/access.log", "mariadb/slow_log.tsv"):
+        edit(
+            logs / name,
+            lambda lines: [*lines[:200], lines[200].rstrip("\n") + "x" * (3 << 20) + "\n", *lines[201:]],
+        )
+    found = validate(traced, logs)
+    counters = _counters(found)
+    assert (counters["events.overlong_line"], counters["events.unreadable_line"]) == (2, 2)
+    assert [tier.tier for tier in found.tiers if tier.windows_left_out.get("log_loss")] == [
+        "web",
+        "app",
+        "db",
+    ]
+    assert found.verdict == "passed"
 
 
 def test_missing_and_repeated_ids_are_counted(traced, whole, logs):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
+import tracemalloc
 from datetime import datetime
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapscope.store.codes import Protocol
+from tapscope.store.errors import TapscopeError
 from tapscope.validate import blocks, truth
 from tapscope.validate.event_calls import LOG_GAP, RAW_CALL, Collector, Growing, without_duplicates
 from tapscope.validate.monitors import apache, columns, lines, mariadb
@@ -108,6 +111,40 @@ def test_blocks_end_where_lines_end_and_lose_nothing(tmp_path: Path, monkeypatch
     assert b"".join(parts) == path.read_bytes()
     assert len(parts) > 5
     assert all(part.endswith(b"\n") for part in parts[:-1])
+
+
+@pytest.mark.parametrize("length", [40, 100, 400])
+def test_a_line_that_is_too_long_is_dropped_and_the_others_keep_their_numbers(tmp_path, monkeypatch, length):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(blocks, "LONGEST_LINE", 64)
+    path = tmp_path / "x.log"
+    path.write_text(f"first\n{'x' * length}\nthird\n{'y' * length}\n\n{'z' * length}\nlast\n")
+    dropped = blocks.OVERLONG.decode().strip()
+    long = [letter * length if length < 64 else dropped for letter in "xyz"]
+    collector = Collector()
+    found = [text for _, texts in lines.line_blocks(path, collector) for text in texts]
+    assert found == ["first", long[0], "third", long[1], "", long[2], "last"]
+    assert collector.counts == ({} if length < 64 else {"overlong_line": 3})
+    assert [number for number, _ in lines.lines(path)] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_packed_file_that_is_one_endless_line_takes_no_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "LONGEST_LINE", 4 << 20)
+    path = tmp_path / "calls.csv.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    found = b"".join(blocks.blocks(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == blocks.OVERLONG
+    assert peak < 16 << 20
+    assert lines.head(path) == []
+    counters: dict[str, int] = {}
+    with pytest.raises(TapscopeError, match="line 1: column a is missing"):
+        list(truth.csv_rows(path, ("a",), counters, "truth"))
+    assert counters == {"truth.overlong_line": 1}
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)), max_size=12))

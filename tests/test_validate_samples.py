@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from damaged_captures import records, write
 
 from tapscope.cli import pipeline
 from tapscope.store.errors import TapscopeError
@@ -103,3 +104,15 @@ def test_the_truth_can_be_read_from_ids_that_stand_in_the_capture(tmp_path):
     assert found.paths.completeness > 0.9
     with pytest.raises(TapscopeError, match="holds a request ID"):
         validate(run, logs, ids_in=PCAPS / "mysql_bulk_mariadb_j.pcap")
+
+
+def test_a_run_that_does_not_say_what_the_capture_speaks_is_told_apart_from_a_capture_without_ids(tmp_path):
+    capture, logs = PCAPS / "http_ajp_mysql_groundtruth.pcap", PCAPS / "http_ajp_mysql_groundtruth.logs"
+    link, _ = records(capture)
+    write(tmp_path / "empty.pcap", link, [])
+    without_calls = pipeline.trace([tmp_path / "empty.pcap"], tmp_path / "empty.db")
+    with pytest.raises(TapscopeError, match="the run has no calls"):
+        validate(without_calls, logs, ids_in=capture)
+    of_redis = pipeline.trace([PCAPS / "redis" / "benchmark.pcap"], tmp_path / "redis.db")
+    with pytest.raises(TapscopeError, match="no request IDs are looked for: redis"):
+        validate(of_redis, logs, ids_in=capture)

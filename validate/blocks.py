@@ -12,6 +12,15 @@ from typing import Any
 BLOCK_BYTES = 1 << 20
 """A block has at least so many, and ends with the line that they end in."""
 
+LONGEST_LINE = 16 << 20
+"""Bytes of a line that is kept: more than the longest statement that a server takes by default (16 MiB in
+MariaDB). A longer one is dropped, so that a file without line ends, or a small packed one that unpacks to a
+single line, takes no more memory than this."""
+
+OVERLONG = b"[a line that was too long]\n"
+"""The block that stands for a dropped line, and for nothing else: the numbers of the lines behind it stay
+right, and no reader takes it for what it reads."""
+
 
 def _open(path: Path) -> Any:
     with path.open("rb") as file:
@@ -20,14 +29,16 @@ def _open(path: Path) -> Any:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """The file's bytes, cut at line ends; only the last block may lack its own.
+    """The file's bytes, cut at line ends; only the last block may lack its own. OVERLONG in the place of a
+    line that is longer than LONGEST_LINE.
 
     Raises what reading raises: OSError, and of a gzipped file that is cut or damaged EOFError, zlib.error or
     gzip.BadGzipFile, each after the whole lines in front of it.
     """
     whole: list[bytes] = []
     begun: list[bytes] = []
-    size = 0
+    size = line = 0
+    dropping = False
     failure: Exception | None = None
     with _open(path) as file:
         while True:
@@ -39,14 +50,25 @@ def blocks(path: Path) -> Iterator[bytes]:
             if not piece:
                 whole += begun
                 break
+            if dropping:  # until the line is over
+                end = piece.find(b"\n") + 1
+                if not end:
+                    continue
+                piece, dropping = piece[end:], False
             end = piece.rfind(b"\n") + 1
             if end:
                 whole += [*begun, piece[:end]]
-                begun = [piece[end:]]
+                begun, line = [piece[end:]], len(piece) - end
             else:
                 begun.append(piece)
+                line += len(piece)
             size += len(piece)
-            if size >= BLOCK_BYTES and whole:
+            if line > LONGEST_LINE:
+                if whole:
+                    yield b"".join(whole)
+                yield OVERLONG
+                whole, begun, size, line, dropping = [], [], 0, 0, True
+            elif size >= BLOCK_BYTES and whole:
                 yield b"".join(whole)
                 whole, size = [], 0
     if any(whole):

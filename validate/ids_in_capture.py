@@ -28,8 +28,8 @@ SHORTEST_ID = 3
 def read(path: Path, logs: EventCalls, seen: Tap, addresses: Names) -> Truth:
     """Truth of every request message in an unscrubbed capture (pcap, Ethernet, not compressed).
 
-    Which port speaks what is what the run says. Raises TapscopeError for a file that is no such capture, and
-    when no message of it holds an ID of the logs.
+    Which port speaks what is what the run says. Raises TapscopeError for a run that says nothing of it, for a
+    file that is no such capture, and when no message of it holds an ID of the logs.
     """
     ids = {text for text in logs.request_ids if len(text) >= SHORTEST_ID}
     if not ids:
@@ -37,9 +37,20 @@ def read(path: Path, logs: EventCalls, seen: Tap, addresses: Names) -> Truth:
     lengths = [len(text.encode()) for text in ids]
     token = re.compile(rb"[\w@-]{%d,%d}" % (min(lengths), max(lengths)))
     conn = seen.calls["conn"]
+    if not len(conn):
+        raise TapscopeError(
+            "the run has no calls, so it does not say which port of the capture speaks which protocol",
+            remedy="Look with `tapscope stats` at what its own capture held, and trace one that has calls.",
+        )
     spoken = zip(seen.connections["server_port"][conn].tolist(), seen.calls["protocol"].tolist(), strict=True)
     protocols = {port: Protocol(code).name.lower() for port, code in set(spoken)}
+    spoken_by_run = ", ".join(sorted(set(protocols.values())))
     protocols = {port: name for port, name in protocols.items() if name in READERS}
+    if not protocols:
+        raise TapscopeError(
+            f"the run's calls are all of protocols in which no request IDs are looked for: {spoken_by_run}",
+            remedy=f"IDs are found in {', '.join(sorted(READERS))}; give a truth file with --truth instead.",
+        )
     try:
         capture = pcapfile.read(path)
     except OSError as error:

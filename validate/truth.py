@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.store.errors import TapscopeError
-from tapscope.validate.blocks import blocks
+from tapscope.validate.blocks import OVERLONG, blocks
 from tapscope.validate.event_calls import Names
 
 Ints = NDArray[np.int64]
@@ -150,6 +150,9 @@ def _texts(path: Path, counters: dict[str, int], name: str) -> Iterator[str]:
     """Blocks of whole lines, whose ends are \\n; a cut file ends early and is counted."""
     try:
         for block in blocks(path):
+            if block == OVERLONG:
+                counters[f"{name}.overlong_line"] = counters.get(f"{name}.overlong_line", 0) + 1
+                continue
             yield block.decode("utf-8").replace("\r\n", "\n")
     except (EOFError, zlib.error, gzip.BadGzipFile):
         counters[f"{name}.truncated_file"] = 1

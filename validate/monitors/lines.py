@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tapscope.store.errors import TapscopeError
-from tapscope.validate.blocks import blocks
+from tapscope.validate.blocks import OVERLONG, blocks
 from tapscope.validate.event_calls import Collector
 
 HEAD_LINES = 40
@@ -27,6 +27,8 @@ LOCAL = "local"
 
 UTC_EPOCH = "UTC epoch"
 """Zone of a log whose stamps count from the epoch."""
+
+_TOO_LONG = OVERLONG.decode().rstrip("\n")
 
 _ROTATED = re.compile(r"([._-](\d{1,4}|\d{8}(-?\d{2,6})?))?(\.gz)?$")
 
@@ -71,11 +73,14 @@ def line_blocks(path: Path, collector: Collector | None = None) -> Iterator[tupl
     """(number of the first, from 1; texts without line ends) of many whole lines at a time.
 
     A last line without line end was cut (the server was still writing): counted, not given. So is the rest of
-    a compressed file that ends too early.
+    a compressed file that ends too early. A line that is too long to be kept is counted; blocks.OVERLONG is
+    given for it.
     """
     number = 1
     try:
         for block in blocks(path):
+            if block == OVERLONG and collector is not None:
+                collector.count("overlong_line")
             texts = block.decode("utf-8", errors="replace").split("\n")
             if texts.pop() and collector is not None:
                 collector.count("truncated_last_line")
@@ -99,9 +104,11 @@ def lines(path: Path, collector: Collector | None = None) -> Iterator[tuple[int,
 
 
 def head(path: Path) -> list[str]:
-    """First lines of a file."""
+    """First lines of a file; none behind one that is too long to be a line."""
     found = []
     for number, text in lines(path):
+        if text == _TOO_LONG:
+            break
         if text:
             found.append(text)
         if number >= HEAD_LINES:
