@@ -18,6 +18,7 @@ from tapscope.analyze.load import window_edges
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
 from tapscope.analyze.metrics import METRICS, usual
 from tapscope.analyze.node_state import NodeState, node_state
+from tapscope.analyze.onset import Onset, Pace
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
 from tapscope.analyze.tcp import syns_without_answer
@@ -37,6 +38,12 @@ OWN = 1.0
 SAID = 6
 """Metrics of a finding whose lead or lag is worked out."""
 
+BACK_NS, AHEAD_NS = 400_000_000, 200_000_000
+"""Before and after users were hurt, within which the begin of the cause is looked for."""
+
+SPLIT_NS = 100_000_000
+"""Of an episode that follows right upon another, so long before its begin at most."""
+
 HALF = 0.5
 """Score, and strength, from which what another node did explains the origin's queue."""
 
@@ -48,6 +55,7 @@ DIRECT = ("gc", "safepoint", "throttled", "speed_mhz", "own_dirty", "stalled")
 
 NEIGHBOUR = "CPU taken by a neighbour"
 BURST, LIMIT, LOCK = "workload burst", "connection or thread limit", "lock contention"
+OF_ARRIVALS = (BURST, "accept queue overflow")
 STOOD_STILL = "node stood still"
 OF_RESOURCES = (
     "garbage collection",
@@ -71,7 +79,8 @@ class Finding:
     `path` are the nodes whose queues rose, lowest tier first, `travel` by how much they were behind the
     origin, `overflowed` how many SYNs got no answer at which listener (address, port). `mechanisms` are those
     recognised at the origin, strongest first (none: unknown); `ruled_out` those that were looked for in vain;
-    `ranking` the metrics of the origin with the numbers that speak for each, best first.
+    `ranking` the metrics of the origin with the numbers that speak for each, best first. `began`: when the
+    cause began, as far as the origin's pace tells; the episode begins later, with the users' harm.
     """
 
     episode: Episode
@@ -82,6 +91,7 @@ class Finding:
     mechanisms: list[Mechanism]
     ruled_out: list[str]
     ranking: list[Candidate]
+    began: Onset | None = None
 
     @property
     def cause(self) -> str:
@@ -140,6 +150,7 @@ class _Search:
         self.dropped = syns_without_answer(read.connections)
         self.known: dict[int, tuple[Evidence, Separator]] = {}
         self.rankers: dict[tuple[int, int], Ranker] = {}
+        self.paces: dict[int, Pace] = {}
         self.quiet = np.ones(len(self.edges) - 1, dtype=np.bool_)
 
     def findings(self) -> list[Finding]:
@@ -153,7 +164,10 @@ class _Search:
         spans = [_windows(episode, self.edges) for episode in found]
         for first, last in spans:
             self.quiet[max(first - BEFORE, 0) : last + AFTER] = False
-        explained = [self._explain(one, *span) for one, span in zip(found, spans, strict=True)]
+        ends = [self.edges[0], *(one.end_ns for one in found)]
+        explained = [
+            self._explain(one, *span, int(end)) for one, span, end in zip(found, spans, ends, strict=False)
+        ]
         return [one for one in explained if one.episode.grave or _shown(one)]
 
     def _logged(self) -> NDArray[np.bool_]:
@@ -167,9 +181,11 @@ class _Search:
                     found |= METRICS[name].beyond(known[name], level)
         return np.asarray(binary_dilation(found))
 
-    def _explain(self, episode: Episode, first: int, last: int) -> Finding:
+    def _explain(self, episode: Episode, first: int, last: int, before_ns: int) -> Finding:
+        """`before_ns`: end of the episode before."""
         path = rises(self.loads, first, last, before=BEFORE)
         origin = path[0].node if path and path[0].own_excess > OWN else -1
+        slowed = origin
         verdict = None
         if origin >= 0:
             verdict = self._recognise(episode, origin, first, last)
@@ -179,7 +195,7 @@ class _Search:
                 hurt = origin if named == NEIGHBOUR else node
                 other = self._recognise(episode, node, first, last, hurt)
                 if _explains(named, other.mechanisms):
-                    origin, verdict = node, other
+                    origin, verdict, slowed = node, other, hurt
                     break
         risen = [rise for rise in path if rise.onset >= 0]
         order = sorted(risen, key=lambda rise: (-int(self.depth[rise.node]), rise.onset))
@@ -192,7 +208,23 @@ class _Search:
             mechanisms=[] if verdict is None else verdict.mechanisms,
             ruled_out=[] if verdict is None else verdict.ruled_out,
             ranking=[] if verdict is None else _ranking(verdict),
+            began=None if verdict is None else self._began(episode, slowed, verdict.mechanisms, before_ns),
         )
+
+    def _began(
+        self, episode: Episode, node: int, mechanisms: list[Mechanism], before_ns: int
+    ) -> Onset | None:
+        """When the cause began, by the pace of the node whose queue grew."""
+        if node not in self.paces:
+            load = next(one for one in self.loads if one.node == node)
+            self.paces[node] = Pace(self.read, node, load, self.edges, self.quiet)
+        begin = episode.begin_ns
+        since = max(begin - BACK_NS, min(before_ns, begin - SPLIT_NS))
+        until = min(episode.end_ns, begin + AHEAD_NS)
+        pace = self.paces[node]
+        if mechanisms and mechanisms[0].name in OF_ARRIVALS:
+            return pace.rushed(since, until) or pace.slowed(since, until)
+        return pace.slowed(since, until)
 
     def _recognise(
         self, episode: Episode, node: int, first: int, last: int, hurt: int | None = None

@@ -93,6 +93,18 @@ class Inside:
         area: Int = _ramps(self.begin_ns, at_ns) - _ramps(self.end_ns, at_ns)
         return area
 
+    def since(self, first_ns: int, at_ns: Int) -> Int:
+        """Call-nanoseconds between a time and each of `at_ns` (in order, none before it), from the steps
+        between them alone."""
+        reach = (first_ns, int(at_ns[-1]) + 1)
+        begin, end = (
+            times[slice(*np.searchsorted(times, reach, side="left").tolist())]
+            for times in (self.begin_ns, self.end_ns)
+        )
+        before = np.searchsorted(self.begin_ns, first_ns) - np.searchsorted(self.end_ns, first_ns)
+        area: Int = before * (at_ns - first_ns) + _ramps(begin, at_ns) - _ramps(end, at_ns)
+        return area
+
     def mean(self, edges_ns: Int) -> NDArray[np.float64]:
         """Time-weighted mean number of calls inside, per window between neighbouring edges."""
         mean: NDArray[np.float64] = np.diff(self.integral(edges_ns)) / np.diff(edges_ns)

@@ -40,6 +40,10 @@ def _record(found: Finding, names: Sequence[str], addresses: Sequence[str], widt
         "longest_ms": episode.longest_ns / 1e6,
         "origin": names[found.origin] if found.origin >= 0 else None,
         "cause": found.cause,
+        "cause_begin_ns": None if found.began is None else found.began.at_ns,
+        "cause_begin_low_ns": None if found.began is None else found.began.low_ns,
+        "cause_begin_high_ns": None if found.began is None else found.began.high_ns,
+        "cause_begin_by": None if found.began is None else found.began.signs,
         "mechanisms": [
             {"name": one.name, "strength": one.strength, "metric": one.metric, "evidence": one.words}
             for one in found.mechanisms
@@ -94,7 +98,7 @@ def show(listed: Sequence[dict[str, Any]], run: RunFile) -> None:
             + (f", {record['reconnected']} of them after a SYN sent again" if record["reconnected"] else "")
         )
         began = f"began at {record['origin']}" if record["origin"] else "no node's own queue rose"
-        print(f"   {began}; cause: {record['cause']}")
+        print(f"   {began}; cause: {record['cause']}{_since(record)}")
         for one in record["mechanisms"]:
             print(f"   + {one['name']} ({one['strength']:.2f}): {one['evidence']}")
         if record["path"]:
@@ -105,6 +109,16 @@ def show(listed: Sequence[dict[str, Any]], run: RunFile) -> None:
             print(f"   {_numbers(one)}")
         if not record["mechanisms"] and record["ruled_out"]:
             print(f"   ruled out: {'; '.join(record['ruled_out'])}")
+
+
+def _since(record: dict[str, Any]) -> str:
+    """When the cause began, against the users' harm."""
+    if record["cause_begin_ns"] is None:
+        return ""
+    at, low, high = (
+        (record[f"cause_begin{which}_ns"] - record["begin_ns"]) / 1e6 for which in ("", "_low", "_high")
+    )
+    return f", from {at:+.0f} ms on ({low:+.0f} to {high:+.0f}, by its {record['cause_begin_by']})"
 
 
 def _rise(rise: dict[str, Any]) -> str:

@@ -76,6 +76,17 @@ def _origin(found: Finding, run: Run) -> str:
     return run.node_names[found.origin] if found.origin >= 0 else "no node"
 
 
+def _since(found: Finding) -> str:
+    """When the cause began, against the users' harm, in words."""
+    if found.began is None:
+        return ""
+    at, low, high = (
+        (when - found.episode.begin_ns) / 1e6
+        for when in (found.began.at_ns, found.began.low_ns, found.began.high_ns)
+    )
+    return f"; the cause from {at:+.0f} ms on ({low:+.0f} to {high:+.0f})"
+
+
 def _timeline(found: Finding, run: Run) -> str:
     """Fragment that zooms the timeline to an episode."""
     begin, end = ((at - run.start_ns) / 1e9 for at in (found.episode.begin_ns, found.episode.end_ns))
@@ -103,7 +114,7 @@ def _article(run: Run, page: Page, total: int, before: int | None, after: int | 
         tile(
             duration(episode.end_ns - episode.begin_ns),
             "long",
-            f"from {begin_s:.3f} s, {utc(episode.begin_ns)}",
+            f"from {begin_s:.3f} s, {utc(episode.begin_ns)}{_since(found)}",
         ),
         tile(
             significant(episode.peak_load),

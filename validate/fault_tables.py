@@ -74,8 +74,9 @@ def as_json(scores: Sequence[FaultScore]) -> dict[str, Any]:
 def tables(scores: Sequence[FaultScore]) -> list[Table]:
     """(title, column heads, rows) of what people read first."""
     told = as_json(scores)
-    heads = ["fault", "caused", "found", "right node", "right cause", "onset error ms (median)"]
-    heads += ["onset within a window"]
+    heads = ["fault", "caused", "found", "right node", "right cause"]
+    heads += ["harm's onset: error ms (median)", "within a window"]
+    heads += ["cause's onset: error ms (median)", "within a window", "interval holds it"]
     figures = {**told["by_kind"], **({"all": told["all"]} if len(told["by_kind"]) > 1 else {})}
     other = [
         [
@@ -124,6 +125,9 @@ def _rows(figures: dict[str, dict[str, Any]]) -> list[list[Any]]:
             _share(one["cause_right"], one["found"]),
             "" if one["median_onset_error_ms"] is None else f"{one['median_onset_error_ms']:.0f}",
             _share(one["onset_within_window"], one["found"]),
+            "" if one["median_cause_error_ms"] is None else f"{one['median_cause_error_ms']:.0f}",
+            _share(one["cause_onset_within_window"], one["found"]),
+            _share(one["cause_interval_holds"], one["cause_intervals"]),
         ]
         for name, one in figures.items()
         if one["caused"]
@@ -170,10 +174,13 @@ def _by_kind(faults: Sequence[Fault]) -> dict[str, list[Fault]]:
 def _figures(faults: Sequence[Fault]) -> dict[str, Any]:
     hit = [fault for fault in faults if fault.found is not None]
     errors = sorted(abs(fault.onset_error_ns or 0) for fault in hit)
+    of_cause = sorted(abs(fault.cause_error_ns or 0) for fault in hit)
+    held = [fault.cause_interval_holds for fault in hit if fault.cause_interval_holds is not None]
     good = {
         "node_right": sum(fault.node_right for fault in hit),
         "cause_right": sum(fault.cause_right for fault in hit),
         "onset_within_window": sum(error <= WINDOW_NS for error in errors),
+        "cause_onset_within_window": sum(error <= WINDOW_NS for error in of_cause),
     }
     return {
         "caused": len(faults),
@@ -182,8 +189,15 @@ def _figures(faults: Sequence[Fault]) -> dict[str, Any]:
         "recall": len(hit) / len(faults) if faults else float("nan"),
         "recall_interval": wilson(len(hit), len(faults)),
         **{f"{name}_share": value / len(hit) if hit else float("nan") for name, value in good.items()},
-        "median_onset_error_ms": errors[(len(errors) - 1) // 2] / 1e6 if errors else None,
+        "median_onset_error_ms": _median_ms(errors),
+        "median_cause_error_ms": _median_ms(of_cause),
+        "cause_intervals": len(held),
+        "cause_interval_holds": sum(held),
     }
+
+
+def _median_ms(errors_ns: list[int]) -> float | None:
+    return errors_ns[(len(errors_ns) - 1) // 2] / 1e6 if errors_ns else None
 
 
 def _precision(scores: Sequence[FaultScore]) -> float:

@@ -58,7 +58,12 @@ class Caused(NamedTuple):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, and what was found of it: `found` numbers a finding (None: missed), `named` is its cause."""
+    """One fault, and what was found of it: `found` numbers a finding (None: missed), `named` is its cause.
+
+    By how much the finding is late (negative: early): `onset_error_ns` the harm that it tells of,
+    `cause_error_ns` what it takes for the begin of the cause, and whether the interval of that holds the
+    fault's begin (None: it has none).
+    """
 
     begin_ns: int
     end_ns: int
@@ -69,6 +74,8 @@ class Fault:
     origin: str
     node_right: bool
     onset_error_ns: int | None
+    cause_error_ns: int | None = None
+    cause_interval_holds: bool | None = None
 
     @property
     def cause_right(self) -> bool:
@@ -155,6 +162,10 @@ def _fault(row: Caused, found: list[Finding], names: list[str], addresses: dict[
         origin=next((host for host, address in addresses.items() if address == node), node),
         node_right=node == addresses.get(row.host, row.host),
         onset_error_ns=one.episode.begin_ns - row.begin_ns,
+        cause_error_ns=(one.episode.begin_ns if one.began is None else one.began.at_ns) - row.begin_ns,
+        cause_interval_holds=(
+            None if one.began is None else one.began.low_ns <= row.begin_ns <= one.began.high_ns
+        ),
     )
 
 
