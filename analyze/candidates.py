@@ -10,19 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.ndimage import binary_dilation
 
 from tapscope.analyze.correlation import Chance, Lag, chance, false_discovery_rate, lag
-from tapscope.analyze.metrics import METRICS, Metric, usual
+from tapscope.analyze.metrics import METRICS
 from tapscope.analyze.service_time import Float
-
-Mask = NDArray[np.bool_]
-
-SLACK = 1
-"""Windows by which a sample of a host may lie beside the moment that it speaks of."""
+from tapscope.analyze.track import Mask, Track
 
 EVERYWHERE = 0.85
 """What is left of the evidence of a metric that rose at all other hosts as well."""
@@ -64,32 +59,19 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Level:
-    """What is usual for a metric in the quiet windows of a run, and from where it has risen."""
-
-    usual: float
-    limit: float
-
-
-def _level(metric: Metric, values: Float, quiet: Mask) -> Level:
-    middle, spread = usual(values, quiet)
-    return Level(middle, metric.limit(middle, spread))
-
-
-@dataclass(frozen=True)
 class Scene:
-    """Where a queue grew: the node's own load over the run, the windows of the episode, and quiet ones."""
+    """Where a queue grew: the node's own load over the run, and the windows of the episode."""
 
     own_load: Float
     first: int
     last: int
-    quiet: Mask
 
     @property
     def at(self) -> slice:
         """Windows of the episode."""
         return slice(self.first, self.last)
 
+    @cached_property
     def growth(self) -> Float:
         """Weight of each window of the episode: by how much the own queue grew in it; they sum up to 1."""
         before = self.own_load[max(self.first - 1, 0)] if self.last > self.first else 0.0
@@ -97,68 +79,72 @@ class Scene:
         total = float(rise.sum())
         return rise / total if total > 0 else np.full(len(rise), 1.0 / max(len(rise), 1))
 
-    def covered(self, risen: Mask) -> tuple[float, float]:
-        """Shares of the growth and of the quiet windows that lie in or beside windows of `risen`."""
-        near = binary_dilation(risen, iterations=SLACK)
-        quiet = float(near[self.quiet].mean()) if self.quiet.any() else 0.0
-        return float(self.growth() @ near[self.at]), quiet
+    def covered(self, track: Track, limit: float) -> float:
+        """Share of the growth that lies in or beside windows in which the metric was at this level."""
+        return float(self.growth @ track.risen(self.first, self.last, limit))
 
     def typical(self, values: Float) -> float:
         """Level of a metric while the queue grew: its median over the growth."""
         part = values[self.at]
         known = np.flatnonzero(np.isfinite(part))
-        weight = self.growth()[known]
+        weight = self.growth[known]
         if not weight.sum() > 0:
             return float("nan")
         order = known[np.argsort(part[known])]
-        share = np.cumsum(self.growth()[order]) / weight.sum()
+        share = np.cumsum(self.growth[order]) / weight.sum()
         return float(part[order[np.searchsorted(share, 0.5)]])
 
-    def limit(self, metric: Metric, values: Float, level: Level) -> float:
+    def limit(self, track: Track) -> float:
         """Level from which a metric counts as risen in this episode: where it has risen beyond what is usual
         and, as a flood is not explained away by a drizzle, got half the way to where it was while the queue
         grew."""
-        limit = level.limit
-        if np.isfinite(metric.full):
+        limit = track.least
+        if np.isfinite(track.metric.full):
             return limit
-        half = (self.typical(values) + level.usual) / 2
+        half = (self.typical(track.values) + track.usual) / 2
         if not np.isfinite(half):
             return limit
-        return min(limit, half) if metric.falls else max(limit, half)
+        return min(limit, half) if track.metric.falls else max(limit, half)
 
 
 class Ranker:
-    """Numbers of the metrics of one node; correlations and levels are the run's and computed once."""
+    """Numbers of the metrics of one node; correlations and levels are the run's and computed once.
 
-    def __init__(self, series: Mapping[str, Float], own_load: Float, quiet: Mask) -> None:
-        self.series = series
-        self._levels = {name: _level(METRICS[name], values, quiet) for name, values in series.items()}
+    `elsewhere`: by name the same metric of other hosts.
+    """
+
+    def __init__(
+        self,
+        series: Mapping[str, Float],
+        own_load: Float,
+        quiet: Mask,
+        elsewhere: Mapping[str, Mapping[str, Float]] | None = None,
+    ) -> None:
+        self.tracks = {name: Track(name, values, quiet) for name, values in series.items()}
+        self._elsewhere = {
+            name: {host: Track(name, values, quiet) for host, values in theirs.items()}
+            for name, theirs in (elsewhere or {}).items()
+        }
         self._chance = {name: self._by_chance(name, own_load) for name in series}
         rates = false_discovery_rate(np.array([one.p for one in self._chance.values()]))
         self._rate = dict(zip(series, rates.tolist(), strict=True))
 
     def _by_chance(self, name: str, own_load: Float) -> Chance:
-        values = self.series[name]
+        values = self.tracks[name].values
         return chance(-values if METRICS[name].falls else values, own_load)
 
-    def candidate(
-        self, name: str, scene: Scene, elsewhere: Mapping[str, Float] | None = None
-    ) -> Candidate | None:
-        """The metric's numbers in an episode; None where it is not known there. `elsewhere`: the same metric
-        by other host."""
-        metric, values = METRICS[name], self.series[name]
-        part = values[scene.at]
+    def candidate(self, name: str, scene: Scene) -> Candidate | None:
+        """The metric's numbers in an episode; None where it is not known there."""
+        track, elsewhere = self.tracks[name], self._elsewhere.get(name, {})
+        metric, part = track.metric, track.values[scene.at]
         if not np.isfinite(part).any():
             return None
-        level = self._levels[name]
-        covered, otherwise = scene.covered(metric.beyond(values, scene.limit(metric, values, level)))
+        limit = scene.limit(track)
+        covered, otherwise = scene.covered(track, limit), track.otherwise(limit)
         also = tuple(
             host
-            for host, theirs in (elsewhere or {}).items()
-            if scene.covered(
-                metric.beyond(theirs, scene.limit(metric, theirs, _level(metric, theirs, scene.quiet)))
-            )[0]
-            >= max(0.5 * covered, 1e-9)
+            for host, theirs in elsewhere.items()
+            if scene.covered(theirs, scene.limit(theirs)) >= max(0.5 * covered, 1e-9)
         )
         found = self._chance[name]
         score = max(covered - otherwise, 0.0) * (1 - found.p)
@@ -169,7 +155,7 @@ class Ranker:
             words=metric.words,
             unit=metric.unit,
             level=float(np.nanmin(part) if metric.falls else np.nanmax(part)),
-            usual=level.usual,
+            usual=track.usual,
             covered=covered,
             otherwise=otherwise,
             r=found.r,
@@ -183,7 +169,7 @@ class Ranker:
     def with_lag(self, one: Candidate, scene: Scene) -> Candidate:
         """The candidate with by how many windows the queue follows it, around the episode."""
         near = slice(max(scene.first - 4 * NEAR, 0), scene.last + 4 * NEAR)
-        values = self.series[one.metric][near]
+        values = self.tracks[one.metric].values[near]
         return replace(one, lag=lag(-values if METRICS[one.metric].falls else values, scene.own_load[near]))
 
 

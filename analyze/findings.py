@@ -22,6 +22,7 @@ from tapscope.analyze.onset import Onset, Pace
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
 from tapscope.analyze.tcp import syns_without_answer
+from tapscope.analyze.track import Track
 from tapscope.analyze.windows import WindowState
 from tapscope.store.runfile import RunFile
 
@@ -151,6 +152,7 @@ class _Search:
         self.known: dict[int, tuple[Evidence, Separator]] = {}
         self.rankers: dict[tuple[int, int], Ranker] = {}
         self.paces: dict[int, Pace] = {}
+        self.uses: dict[int, Track | None] = {}
         self.quiet = np.ones(len(self.edges) - 1, dtype=np.bool_)
 
     def findings(self) -> list[Finding]:
@@ -234,14 +236,12 @@ class _Search:
         hurt = node if hurt is None else hurt
         load = next(one.own for one in self.loads if one.node == hurt)
         if (node, hurt) not in self.rankers:
-            self.rankers[node, hurt] = Ranker(seen.series, load, self.quiet)
+            elsewhere = {name: self.logs.elsewhere(node, name) for name in seen.series}
+            self.rankers[node, hurt] = Ranker(seen.series, load, self.quiet, elsewhere)
         ranker = self.rankers[node, hurt]
-        scene = Scene(load, max(first - BEFORE, 0), last, self.quiet)
-        candidates = {}
-        for name in seen.series:
-            one = ranker.candidate(name, scene, self.logs.elsewhere(node, name))
-            if one is not None:
-                candidates[name] = one
+        scene = Scene(load, max(first - BEFORE, 0), last)
+        told = {name: ranker.candidate(name, scene) for name in seen.series}
+        candidates = {name: one for name, one in told.items() if one is not None}
         # While the queue grew: afterwards whoever waited is served, and all are late.
         peak = scene.first + int(np.argmax(load[scene.at]))
         grown_ns = int(self.edges[max(peak, first + 1) + 1])
@@ -286,12 +286,18 @@ class _Search:
         if named != NEIGHBOUR:
             return []
         users = []
-        for rise in path:
-            used = self._evidence(rise.node)[0].series.get("saturated")
-            if rise.node != origin and used is not None:
-                covered, otherwise = scene.covered(used >= METRICS["saturated"].full)
-                users.append((covered - otherwise, rise.node))
+        for node in (rise.node for rise in path if rise.node != origin):
+            use = self._use(node)
+            if use is not None:
+                users.append((scene.covered(use, use.least) - use.otherwise(use.least), node))
         return [node for share, node in sorted(users, reverse=True) if share > HALF]
+
+    def _use(self, node: int) -> Track | None:
+        """A node's own use of a machine that is busy; None where no log tells."""
+        if node not in self.uses:
+            used = self._evidence(node)[0].series.get("saturated")
+            self.uses[node] = None if used is None else Track("saturated", used, self.quiet)
+        return self.uses[node]
 
     def _travel(self, origin: int, path: list[Rise], first: int, last: int) -> list[Travel]:
         if origin < 0:

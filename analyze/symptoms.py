@@ -9,9 +9,11 @@ the other is as many episodes, because each rise has a cause of its own.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -129,15 +131,15 @@ def find_episodes(
             slight = one.usual_load + SLIGHT * (one.limit - one.usual_load)
             found_here += episodes(np.where(logged, one.load, 0.0), slight)
         queues += [(int(edges_ns[first]), int(edges_ns[last])) for first, last in found_here]
-    own = _own_rises(loads, edges_ns)
+    own = _Stretches(_own_rises(loads, edges_ns))
+    hurts = _Stretches(sorted((begin, end, 0.0) for begin, end in queues))
     found = []
     for begin, end in _joined(queues + _troubles(seen, width)):
-        inside = [rise for rise in own if rise[0] < end and rise[1] > begin]
+        inside = own.between(begin, end)
         slow = seen.under_way(begin, end)
         slow = slow[seen.late[slow]]
         longest = int((seen.end_ns[slow] - seen.begin_ns[slow]).max(initial=0))
-        hurt = any(b < end and e > begin for b, e in queues)
-        if hurt or inside or len(slow) > 1 or longest >= SECONDS_NS:
+        if hurts.between(begin, end) or inside or len(slow) > 1 or longest >= SECONDS_NS:
             for low, high in _split(begin, end, inside):
                 found.append(_episode(low, high, seen, by_node, edges_ns, entries))
     return found
@@ -164,6 +166,21 @@ def _own_rises(loads: list[NodeLoad], edges_ns: Int) -> list[tuple[int, int, flo
             excess = float(np.maximum(one.own[first:last] - middle, 0).sum())
             found.append((int(edges_ns[first]), int(edges_ns[last]), excess))
     return sorted(found)
+
+
+class _Stretches:
+    """Stretches of time in order of their begins, with a value each; asked for those that reach into
+    others."""
+
+    def __init__(self, rows: list[tuple[int, int, float]]) -> None:
+        self._rows = rows
+        self._begin = [begin for begin, *_ in rows]
+        self._ended = list(accumulate((end for _, end, _ in rows), max))
+
+    def between(self, begin: int, end: int) -> list[tuple[int, int, float]]:
+        """Those that overlap [begin, end)."""
+        first, last = bisect_right(self._ended, begin), bisect_left(self._begin, end)
+        return [row for row in self._rows[first:last] if row[1] > begin]
 
 
 def _split(begin: int, end: int, rises: list[tuple[int, int, float]]) -> list[tuple[int, int]]:

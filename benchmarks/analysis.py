@@ -63,8 +63,8 @@ def after_stop(at: Ints) -> Ints:
     return np.where(stopped, at - into + STOP_NS + into // 20, at)
 
 
-def generate(path: Path, calls: int) -> None:
-    """Write a run file of about so many calls, linked and complete."""
+def generate(path: Path, calls: int, per_second: float = PER_SECOND) -> None:
+    """Write a run file of about so many calls, linked and complete, at so many transactions a second."""
     rng = np.random.default_rng(5)
     with RunFile.create(path, force=True) as run:
         run.write_addresses(NODES)
@@ -85,7 +85,7 @@ def generate(path: Path, calls: int) -> None:
         now, done = START_NS, 0
         while done < calls:
             count = min(CHUNK, max((calls - done) // (2 + MEAN_STATEMENTS), 1))
-            made, links, traced, now = _chunk(rng, count, now, done)
+            made, links, traced, now = _chunk(rng, count, now, done, per_second)
             for name, table in (("calls", made), ("links", links), ("trace_calls", traced)):
                 run.write_table(name, table, append=True)
             done += len(made["conn"])
@@ -103,10 +103,10 @@ def _connections() -> tables.Table:
 
 
 def _chunk(
-    rng: np.random.Generator, count: int, now: int, row: int
+    rng: np.random.Generator, count: int, now: int, row: int, per_second: float
 ) -> tuple[tables.Table, tables.Table, tables.Table, int]:
     """Calls of `count` transactions from `now` on, their links and where in their trace they are."""
-    web = now + np.cumsum(rng.exponential(1e9 / PER_SECOND, count)).astype(np.int64) + 1
+    web = now + np.cumsum(rng.exponential(1e9 / per_second, count)).astype(np.int64) + 1
     app = web + lognormal(rng, 150_000, (count,))
     statements = np.minimum(rng.poisson(MEAN_STATEMENTS, count), MOST_STATEMENTS)
     made = np.arange(MOST_STATEMENTS) < statements[:, None]

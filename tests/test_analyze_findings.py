@@ -14,6 +14,7 @@ from tapscope.analyze.findings import DIRECT, findings
 from tapscope.analyze.held import Held
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
 from tapscope.analyze.metrics import churned
+from tapscope.analyze.track import Track
 from tapscope.cli.main import run as tapscope
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
@@ -134,7 +135,7 @@ def recognised(
     base = {"arrivals": series(20.0), "stalled": np.zeros(WINDOWS)}
     seen = Evidence(queue(), series(20.0), base | fields, most_below or {})
     ranker = Ranker(seen.series, seen.own_load, quiet)
-    scene = Scene(seen.own_load, at.start, at.stop, quiet)
+    scene = Scene(seen.own_load, at.start, at.stop)
     candidates = {name: ranker.candidate(name, scene) for name in seen.series}
     return recognise(Case(seen, scene, candidates, held))
 
@@ -223,17 +224,33 @@ def test_the_ranking_puts_what_explains_the_queue_first() -> None:
         "disk_busy": series(99),
     }
     ranker = Ranker(known, queue(), quiet)
-    scene = Scene(queue(), HIT.start, HIT.stop, quiet)
+    scene = Scene(queue(), HIT.start, HIT.stop)
     order = ranked([ranker.candidate(name, scene) for name in known])
     assert order[0].metric == "gc"
     assert order[0].covered > 0.9
     assert order[0].q <= 0.05
     assert all(one.score < 0.05 and one.q > 0.1 for one in order[1:])
-    same = ranker.candidate("gc", scene, {"web": known["gc"], "db": known["gc"]})
+    everywhere = {"gc": {"web": known["gc"], "db": known["gc"]}}
+    same = Ranker(known, queue(), quiet, everywhere).candidate("gc", scene)
     assert same.also_at == ("web", "db")
     assert same.score < order[0].score
     first = ranker.with_lag(order[0], scene).lag
     assert 0 <= first.windows <= LONG
+
+
+@pytest.mark.parametrize("name", ["arrivals", "speed_mhz", "machine_cpu"])
+def test_shares_of_windows_are_those_that_are_counted_one_by_one(name: str) -> None:
+    rng = np.random.default_rng(6)
+    values = 50 + 30 * rng.standard_normal(WINDOWS)
+    values[rng.random(WINDOWS) < 0.1] = np.nan
+    quiet = rng.random(WINDOWS) < 0.8
+    track = Track(name, values, quiet)
+    for limit in (track.least, track.least - 10 if track.metric.falls else track.least + 10):
+        risen = track.metric.beyond(values, limit)
+        near = [risen[max(at - 1, 0) : at + 2].any() for at in range(WINDOWS)]
+        assert track.risen(0, 20, limit).tolist() == near[:20]
+        assert track.risen(200, WINDOWS, limit).tolist() == near[200:]
+        assert track.otherwise(limit) == np.array(near)[quiet].mean()
 
 
 def test_what_is_unknown_in_the_episode_is_no_candidate() -> None:
@@ -241,7 +258,7 @@ def test_what_is_unknown_in_the_episode_is_no_candidate() -> None:
     values[HIT] = np.nan
     quiet = np.ones(WINDOWS, dtype=bool)
     ranker = Ranker({"machine_cpu": values}, queue(), quiet)
-    assert ranker.candidate("machine_cpu", Scene(queue(), HIT.start, HIT.stop, quiet)) is None
+    assert ranker.candidate("machine_cpu", Scene(queue(), HIT.start, HIT.stop)) is None
 
 
 def test_levels_that_move_abruptly_stand_out() -> None:
