@@ -22,7 +22,11 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 }
 
 std::uint64_t opportunity_key(std::uint64_t form, std::int32_t k, std::uint32_t child_slot) noexcept {
-    return mix(mix(form, static_cast<std::uint64_t>(k)), child_slot);
+    return std::max<std::uint64_t>(mix(mix(form, static_cast<std::uint64_t>(k)), child_slot), 1);
+}
+
+std::uint64_t rule_key(std::uint64_t opportunity, std::uint32_t parent_slot) noexcept {
+    return std::max<std::uint64_t>(mix(opportunity, parent_slot), 1);
 }
 
 }  // namespace
@@ -71,6 +75,8 @@ void Content::find_forms() {
     const auto& parents = problem_.parents;
     std::vector<std::uint32_t> slots;
     form_.clear();
+    form_at_.clear();
+    KeyMap forms;
     for (std::size_t p = 0; p < parents.size(); ++p) {
         slots.assign(parents.tokens.slot.begin() + parents.tokens.offset[p],
                      parents.tokens.slot.begin() + parents.tokens.offset[p + 1]);
@@ -78,8 +84,11 @@ void Content::find_forms() {
         slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
         auto form = static_cast<std::uint64_t>(parents.cls[p]) + 1;
         for (const auto slot : slots) form = mix(form, slot);
-        form_.push_back(form);
+        form_.push_back(std::max<std::uint64_t>(form, 1));
+        form_at_.push_back(forms.insert(form_.back()));
     }
+    shared_.clear();
+    shared_.resize(static_cast<std::size_t>(forms.size()));
 }
 
 Affinity Content::learn(int rounds) {
@@ -93,9 +102,12 @@ void Content::relearn(const std::vector<std::int32_t>& parent_of, double keep) {
     for (double& chances : chances_) chances *= keep;
     for (auto& rule : rules_) rule.hits *= keep;
     for (std::size_t c = problem_.decided(); c < std::min(problem_.settled, parent_of.size()); ++c) {
-        if (parent_of[c] == kNone) continue;
-        if (keep > 0) find_rules(parent_of[c], c);  // what began to be copied since
-        count(parent_of[c], c, 1.0);
+        if (parent_of[c] != kNone && keep > 0) find_rules(parent_of[c], c);  // what began to be copied since
+    }
+    begin_scores();
+    for (std::size_t c = problem_.decided(); c < std::min(problem_.settled, parent_of.size()); ++c) {
+        const auto p = parent_of[c];
+        if (p != kNone) count(p, c, 1.0, shared(p, c));
     }
     reweigh(kMostFromChains);
     recall_.learn(parent_of, keep);
@@ -133,11 +145,10 @@ void Content::find_rules() {
         if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
         for (const auto p : candidates_.of(c)) find_rules(p, c);
     }
-    std::vector<int> sharers(opportunity_of_.size(), 0);
+    std::vector<int> sharers(chances_.size(), 0);
     for (const auto& rule : rules_) ++sharers[rule.opportunity];
     for (auto& rule : rules_) rule.weight = kFirstCopy / sharers[rule.opportunity];
-    copied_.assign(opportunity_of_.size(), kFirstCopy);
-    chances_.assign(opportunity_of_.size(), 0.0);
+    copied_.assign(chances_.size(), kFirstCopy);
 }
 
 void Content::find_rules(std::int32_t p, std::size_t c) {
@@ -145,15 +156,14 @@ void Content::find_rules(std::int32_t p, std::size_t c) {
     const auto& children = problem_.children;
     for_matches(p, c, [&](std::int64_t pt, std::int64_t ct) {
         const auto chance = opportunity_key(form_[p], children.cls[c], children.tokens.slot[ct]);
-        const auto key = mix(chance, parents.tokens.slot[pt]);
-        if (!rule_of_.try_emplace(key, static_cast<std::int32_t>(rules_.size())).second) return;
-        const auto at =
-            opportunity_of_.try_emplace(chance, static_cast<std::int32_t>(opportunity_of_.size()));
-        if (at.second) {
+        const auto key = rule_key(chance, parents.tokens.slot[pt]);
+        if (rule_of_.insert(key) < static_cast<std::int32_t>(rules_.size())) return;
+        const auto at = opportunity_of_.insert(chance);
+        if (at == static_cast<std::int32_t>(chances_.size())) {
             copied_.push_back(0.0);
             chances_.push_back(0.0);
         }
-        rules_.push_back({0, 0, at.first->second});
+        rules_.push_back({0, 0, at});
     });
 }
 
@@ -168,71 +178,72 @@ void Content::for_matches(std::int32_t p, std::size_t c, F&& f) const {
     }
 }
 
-std::int32_t Content::opportunity(std::uint64_t form, std::int32_t k, std::uint32_t child_slot) const {
-    const auto at = opportunity_of_.find(opportunity_key(form, k, child_slot));
-    return at == opportunity_of_.end() ? kNone : at->second;
-}
-
 const Content::Rule* Content::rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
                                    std::int64_t child_token) const {
     const auto chance =
         opportunity_key(form_[p], problem_.children.cls[c], problem_.children.tokens.slot[child_token]);
-    const auto at = rule_of_.find(mix(chance, problem_.parents.tokens.slot[parent_token]));
-    return at == rule_of_.end() ? nullptr : &rules_[at->second];
+    const auto at = rule_of_.find(rule_key(chance, problem_.parents.tokens.slot[parent_token]));
+    return at == kNone ? nullptr : &rules_[at];
+}
+
+// Weights have changed: what was looked up is looked up again.
+void Content::begin_scores() {
+    log_miss_.resize(copied_.size());
+    for (std::size_t k = 0; k < copied_.size(); ++k) log_miss_[k] = std::log(1 - copied_[k]);
+    for (auto& shared : shared_) shared.child = std::numeric_limits<std::size_t>::max();
+}
+
+// Looked up once for all candidates of a child that are of one form.
+const Content::Shared& Content::shared(std::int32_t p, std::size_t c) {
+    auto& out = shared_[static_cast<std::size_t>(form_at_[p])];
+    if (out.child == c) return out;
+    const auto& children = problem_.children;
+    out.child = c;
+    out.missed = 0;
+    out.open.clear();
+    out.recallable.clear();
+    for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
+        const auto chance =
+            opportunity_of_.find(opportunity_key(form_[p], children.cls[c], children.tokens.slot[t]));
+        // Where the request itself says it as a rule, nothing is recalled.
+        if (chance == kNone || copied_[chance] <= kCopiedAnyway) out.recallable.push_back(t);
+        if (chance == kNone) continue;  // this slot never repeats anything of that form
+        out.open.emplace_back(t, chance);
+        out.missed += log_miss_[chance];
+    }
+    return out;
 }
 
 // Log-likelihood ratio of child c's tokens, given parent p, against the background.
-double Content::score(std::int32_t p, std::size_t c) const {
+double Content::score(std::int32_t p, std::size_t c, const Shared& shared) const {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    const auto recalled = recall_.of(p);
-    double llr = 0;
-    for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
-        const auto chance = opportunity(form_[p], children.cls[c], children.tokens.slot[i]);
-        double matched = 0, copied = 0;
-        if (chance != kNone) {  // else this slot never repeats anything of that form
-            copied = copied_[chance];
-            for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
-                if (parents.tokens.hash[j] != children.tokens.hash[i]) continue;
-                if (const auto* r = rule(p, j, c, i)) matched += r->weight;
-            }
+    double llr = shared.missed;
+    for (const auto& [t, chance] : shared.open) {
+        double matched = 0;
+        for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
+            if (parents.tokens.hash[j] != children.tokens.hash[t]) continue;
+            if (const auto* r = rule(p, j, c, t)) matched += r->weight;
         }
-        if (chance != kNone) llr += std::log(matched / background_[i] + 1 - copied);
-        if (copied > kCopiedAnyway) continue;  // the request itself says it
-        llr += recall_score(recalled, c, i);
+        if (matched <= 0) continue;
+        llr += std::log(matched / background_[t] + 1 - copied_[chance]) - log_miss_[chance];
     }
+    if (!recall_.any(p)) return llr;
+    for (const auto t : shared.recallable) llr += recall_.score(p, t, background_[t]);
     return llr;
 }
 
-// What is not copied from the request may be recalled; of several habits the best one says it.
-double Content::recall_score(std::span<const Recall::Expected> recalled, std::size_t c,
-                             std::int64_t token) const {
-    const auto& children = problem_.children;
-    const auto where = Recall::place(children.cls[c], children.tokens.slot[token]);
-    double most = 0, right = 0;
-    for (const auto& expected : recalled) {
-        if (expected.where != where) continue;
-        most = std::max(most, static_cast<double>(expected.weight));
-        if (expected.value != children.tokens.hash[token]) continue;
-        right = std::max(right, static_cast<double>(expected.weight));
-    }
-    if (most <= 0) return 0;
-    return recall_.temper() * std::log(right / background_[token] + 1 - (right > 0 ? right : most));
-}
-
 // E-step of one pair: whom child c's tokens were copied from, if p made it with this responsibility.
-void Content::count(std::int32_t p, std::size_t c, double responsibility) {
+void Content::count(std::int32_t p, std::size_t c, double responsibility, const Shared& shared) {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
-        const auto chance = opportunity(form_[p], children.cls[c], children.tokens.slot[i]);
-        if (chance == kNone) continue;
+    for (const auto& [t, chance] : shared.open) {
         chances_[chance] += responsibility;
-        double total = (1 - copied_[chance]) * background_[i];
-        auto for_copies = [&](auto&& visit) {
+        double total = (1 - copied_[chance]) * background_[t];
+        auto for_copies = [&, token = t](auto&& visit) {
             for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
-                if (parents.tokens.hash[j] != children.tokens.hash[i]) continue;
-                if (const auto* r = rule(p, j, c, i)) visit(rules_[r - rules_.data()]);
+                if (parents.tokens.hash[j] != children.tokens.hash[token]) continue;
+                if (const auto* r = rule(p, j, c, token)) visit(rules_[r - rules_.data()]);
             }
         };
         for_copies([&](Rule& r) { total += r.weight; });
@@ -259,7 +270,9 @@ void Content::step() {
     const auto& children = problem_.children;
     std::fill(chances_.begin(), chances_.end(), 0.0);
     for (auto& rule : rules_) rule.hits = 0;
-    std::vector<double> expected(affinity_.weight.size(), 0.0), weight;
+    begin_scores();
+    std::vector<double> expected(affinity_.weight.size(), 0.0), weight, log_affinity;
+    for (const double w : affinity_.weight) log_affinity.push_back(std::log(w + 1e-12));
     auto cell = [&](std::int32_t a, std::int32_t k) {
         return static_cast<std::size_t>(a) * static_cast<std::size_t>(affinity_.n_child) +
                static_cast<std::size_t>(k);
@@ -271,7 +284,7 @@ void Content::step() {
         double best = -1e300;
         for (std::size_t i = 0; i < parents_here.size(); ++i) {
             const auto p = parents_here[i];
-            weight[i] = std::log(affinity_(parents.cls[p], children.cls[c]) + 1e-12) + score(p, c);
+            weight[i] = log_affinity[cell(parents.cls[p], children.cls[c])] + score(p, c, shared(p, c));
             best = std::max(best, weight[i]);
         }
         double total = 0;
@@ -279,7 +292,7 @@ void Content::step() {
         for (std::size_t i = 0; i < parents_here.size(); ++i) {
             const double responsibility = weight[i] / total;
             if (responsibility < 1e-6) continue;
-            count(parents_here[i], c, responsibility);
+            count(parents_here[i], c, responsibility, shared(parents_here[i], c));
             expected[cell(parents.cls[parents_here[i]], children.cls[c])] += responsibility;
         }
     }
@@ -292,55 +305,13 @@ void Content::step() {
 }
 
 void Content::score_all() {
-    // What score() says, with what all candidates of one form share looked up once for each child.
-    const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    std::vector<double> log_miss(copied_.size());
-    for (std::size_t k = 0; k < copied_.size(); ++k) log_miss[k] = std::log(1 - copied_[k]);
-    struct Shared {
-        std::size_t child = std::numeric_limits<std::size_t>::max();  // that it was looked up for
-        double missed = 0;                                            // when no token is a copy
-        std::vector<std::pair<std::int64_t, std::int32_t>>
-            open;                              // tokens that can be, and their opportunities
-        std::vector<std::int64_t> recallable;  // tokens that need not be
-    };
-    KeyMap forms;
-    std::vector<std::int32_t> form_at(form_.size());
-    for (std::size_t p = 0; p < form_.size(); ++p)
-        form_at[p] = forms.insert(std::max<std::uint64_t>(form_[p], 1));
-    std::vector<Shared> of_form(static_cast<std::size_t>(forms.size()));
+    begin_scores();
     for (std::size_t c = 0; c < children.size(); ++c) {
         if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
         for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
             const auto p = candidates_.parent[i];
-            auto& shared = of_form[static_cast<std::size_t>(form_at[p])];
-            if (shared.child != c) {
-                shared.child = c;
-                shared.missed = 0;
-                shared.open.clear();
-                shared.recallable.clear();
-                for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
-                    const auto chance = opportunity(form_[p], children.cls[c], children.tokens.slot[t]);
-                    if (chance == kNone || copied_[chance] <= kCopiedAnyway) shared.recallable.push_back(t);
-                    if (chance == kNone) continue;
-                    shared.open.emplace_back(t, chance);
-                    shared.missed += log_miss[chance];
-                }
-            }
-            double llr = shared.missed;
-            for (const auto& [t, chance] : shared.open) {
-                double matched = 0;
-                for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
-                    if (parents.tokens.hash[j] != children.tokens.hash[t]) continue;
-                    if (const auto* r = rule(p, j, c, t)) matched += r->weight;
-                }
-                if (matched <= 0) continue;
-                llr += std::log(matched / background_[t] + 1 - copied_[chance]) - log_miss[chance];
-            }
-            if (const auto recalled = recall_.of(p); !recalled.empty()) {
-                for (const auto t : shared.recallable) llr += recall_score(recalled, c, t);
-            }
-            candidates_.content[i] = static_cast<float>(llr);
+            candidates_.content[i] = static_cast<float>(score(p, c, shared(p, c)));
         }
     }
 }
@@ -348,12 +319,15 @@ void Content::score_all() {
 void Content::drop_hopeless() {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    std::vector<float> weight(candidates_.parent.size()), best(children.size(), -1e30f);
+    std::vector<float> weight(candidates_.parent.size()), best(children.size(), -1e30f), log_affinity;
+    for (const double w : affinity_.weight) log_affinity.push_back(static_cast<float>(std::log(w + 1e-5)));
     std::vector<std::uint8_t> hopeful(candidates_.parent.size());
     for (std::size_t c = 0; c < children.size(); ++c) {
         for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
-            const double expected = affinity_(parents.cls[candidates_.parent[i]], children.cls[c]);
-            weight[i] = candidates_.content[i] + static_cast<float>(std::log(expected + 1e-5));
+            const auto a = static_cast<std::size_t>(parents.cls[candidates_.parent[i]]);
+            weight[i] =
+                candidates_.content[i] + log_affinity[a * static_cast<std::size_t>(affinity_.n_child) +
+                                                      static_cast<std::size_t>(children.cls[c])];
             best[c] = std::max(best[c], weight[i]);
         }
         for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {

@@ -11,8 +11,9 @@
 // mismatches look like somebody else's. Later they are learned again from assignments of whole chains.
 #pragma once
 
-#include <span>
+#include <limits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "key_map.hpp"
@@ -87,14 +88,21 @@ private:
     void find_rules();
     void find_rules(std::int32_t p, std::size_t c);
     void step();
-    double score(std::int32_t p, std::size_t c) const;
-    double recall_score(std::span<const Recall::Expected> recalled, std::size_t c, std::int64_t token) const;
-    void count(std::int32_t p, std::size_t c, double responsibility);
+    // What all requests of one form have in common as parents of the child at hand.
+    struct Shared {
+        std::size_t child = std::numeric_limits<std::size_t>::max();  // that it was looked up for
+        double missed = 0;                                            // log ratio when no token is a copy
+        std::vector<std::pair<std::int64_t, std::int32_t>> open;  // tokens that can be copies; opportunities
+        std::vector<std::int64_t> recallable;                     // tokens that need not be
+    };
+    void begin_scores();
+    const Shared& shared(std::int32_t p, std::size_t c);
+    double score(std::int32_t p, std::size_t c, const Shared& shared) const;
+    void count(std::int32_t p, std::size_t c, double responsibility, const Shared& shared);
     void reweigh(double most);
     void drop_hopeless();
     template <class F>
     void for_matches(std::int32_t p, std::size_t c, F&& f) const;
-    std::int32_t opportunity(std::uint64_t form, std::int32_t k, std::uint32_t child_slot) const;
     const Rule* rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
                      std::int64_t child_token) const;
 
@@ -102,14 +110,17 @@ private:
     Candidates& candidates_;
     Affinity affinity_;
     std::vector<double> parents_of_class_;
-    std::vector<std::uint64_t> form_;  // of each parent
+    std::vector<std::uint64_t> form_;  // of each parent; not 0
     std::vector<float> background_;    // p(v) of each child token
     ValueCounts value_counts_;
     Recall recall_;
     std::unordered_map<std::uint64_t, double> slot_totals_;
-    std::unordered_map<std::uint64_t, std::int32_t> rule_of_, opportunity_of_;
+    KeyMap rule_of_, opportunity_of_;
     std::vector<Rule> rules_;
     std::vector<double> copied_, chances_;  // per opportunity: sum of w_r; expected pairs
+    std::vector<std::int32_t> form_at_;     // of each parent, into shared_
+    std::vector<Shared> shared_;            // by form
+    std::vector<double> log_miss_;          // by opportunity
 };
 
 }  // namespace tapscope::match

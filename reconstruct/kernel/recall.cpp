@@ -1,6 +1,8 @@
 #include "recall.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace tapscope::match {
 namespace {
@@ -19,41 +21,148 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     return a ^ (a >> 32);
 }
 
-}  // namespace
-
-void Recall::bind() {
-    if (past_.size() + present_.size() > kMostKept) past_.clear();
-    for (const auto& [key, value] : present_) past_[key] = value;
-    present_.clear();
-    offset_.assign(1, 0);
-    expected_.clear();
-    expected_by_.clear();
-    for (std::size_t p = 0; p < problem_.parents.size(); ++p) expect(static_cast<std::int32_t>(p));
+std::uint64_t pair_key(std::int32_t a, std::uint32_t b) noexcept {
+    return (static_cast<std::uint64_t>(a) + 1) << 32 | b;
 }
 
-const Recall::Named* Recall::last(std::uint64_t key) const {
-    if (const auto now = present_.find(key); now != present_.end()) return &now->second;
-    const auto before = past_.find(key);
-    return before == past_.end() ? nullptr : &before->second;
+}  // namespace
+
+void Recall::forget() {
+    for (auto* map : {&values_, &places_, &habit_at_}) map->clear(64);
+}
+
+void Recall::bind() {
+    for (auto& memories : memories_) {
+        for (auto& memory : memories) {
+            if (memory.round != round_) continue;
+            memory.before = memory.now;
+            memory.had_before = true;
+        }
+    }
+    if (kept_ + value_.size() > kMostKept) drop_past();
+    ++round_;
+    const auto& parents = problem_.parents.tokens;
+    const auto& children = problem_.children;
+    value_at_.clear();
+    const auto tokens = static_cast<std::size_t>(parents.offset[problem_.parents.size()]);
+    for (std::size_t j = 0; j < tokens; ++j) {
+        value_at_.push_back(value_of(std::max<std::uint64_t>(mix(parents.slot[j], parents.hash[j]), 1)));
+    }
+    place_at_.resize(children.tokens.slot.size());
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
+            place_at_[i] = places_.insert(pair_key(children.cls[c], children.tokens.slot[i]));
+        }
+    }
+    expected_.clear();
+    expected_until_.clear();
+    for (std::size_t p = 0; p < problem_.parents.size(); ++p) expect(static_cast<std::int32_t>(p));
+    group();
+}
+
+// Only what the latest stretch named stays.
+void Recall::drop_past() {
+    const auto memories = std::move(memories_);
+    const auto keys = std::move(value_);
+    values_.clear(1024);
+    value_.clear();
+    memories_.clear();
+    kept_ = 0;
+    for (std::size_t v = 0; v < keys.size(); ++v) {
+        for (const auto& memory : memories[v]) {
+            if (memory.round != round_) continue;
+            memories_[value_of(keys[v])].push_back(memory);
+            ++kept_;
+        }
+    }
+}
+
+std::int32_t Recall::value_of(std::uint64_t key) {
+    const auto at = values_.insert(key);
+    if (at == static_cast<std::int32_t>(value_.size())) {
+        value_.push_back(key);
+        memories_.emplace_back();
+    }
+    return at;
+}
+
+Recall::Memory& Recall::memory_of(std::int32_t value, std::int32_t habit) {
+    auto& memories = memories_[value];
+    const auto place = habits_[habit].place;
+    const auto at =
+        std::lower_bound(memories.begin(), memories.end(), std::pair(place, habit),
+                         [](const Memory& memory, const std::pair<std::int32_t, std::int32_t>& name) {
+                             return std::pair(memory.place, memory.habit) < name;
+                         });
+    if (at != memories.end() && at->habit == habit) return *at;
+    ++kept_;
+    Memory made;
+    made.place = place;
+    made.habit = habit;
+    return *memories.insert(at, made);
+}
+
+std::int32_t Recall::habit_of(std::int32_t place, std::uint32_t slot) {
+    if (habits_.size() >= kMostHabits) return habit_at_.find(pair_key(place, slot));
+    const auto at = habit_at_.insert(pair_key(place, slot));
+    if (at == static_cast<std::int32_t>(habits_.size())) habits_.emplace_back().place = place;
+    return at;
 }
 
 // Of the parents, in order: what is known when p arrives.
 void Recall::expect(std::int32_t p) {
     const auto& tokens = problem_.parents.tokens;
     for (auto j = tokens.offset[p]; j < tokens.offset[p + 1]; ++j) {
-        const auto habits = habits_of_slot_.find(tokens.slot[j]);
-        if (habits == habits_of_slot_.end()) continue;
-        for (const auto h : habits->second) {
-            const auto& habit = habits_[h];
-            if (habit.dropped) continue;
-            const auto* named = last(mix(mix(static_cast<std::uint64_t>(h), 1), tokens.hash[j]));
-            if (named == nullptr) continue;
-            const double share = habit.hits / (habit.chances + 2.0);
-            expected_.push_back({habit.where, named->value, static_cast<float>(std::min(share, kMost))});
-            expected_by_.push_back(h);
+        for (const auto& memory : memories_[value_at_[j]]) {
+            const auto* named = last(memory);
+            if (named == nullptr || habits_[memory.habit].dropped) continue;
+            expected_.push_back({memory.place, memory.habit, named->value, 0});
         }
     }
-    offset_.push_back(static_cast<std::int64_t>(expected_.size()));
+    expected_until_.push_back(static_cast<std::int64_t>(expected_.size()));
+}
+
+// Puts what is expected in order, with the weights that habits have now.
+void Recall::group() {
+    groups_.clear();
+    offset_.assign(1, 0);
+    std::int64_t from = 0;
+    for (const auto until : expected_until_) {
+        for (auto k = from; k < until; ++k) {
+            const auto& habit = habits_[expected_[k].habit];
+            const double share = habit.hits / (habit.chances + 2.0);
+            expected_[k].weight = habit.dropped ? 0.0f : static_cast<float>(std::min(share, kMost));
+        }
+        std::sort(expected_.begin() + from, expected_.begin() + until,
+                  [](const Expected& a, const Expected& b) { return a.place < b.place; });
+        for (auto k = from; k < until; ++k) {
+            if (k == from || expected_[k].place != expected_[k - 1].place) {
+                groups_.push_back({expected_[k].place, 0, 0, k, k});
+            }
+            groups_.back().most = std::max(groups_.back().most, expected_[k].weight);
+            groups_.back().end = k + 1;
+        }
+        for (auto g = offset_.back(); g < static_cast<std::int64_t>(groups_.size()); ++g) {
+            groups_[g].log_missed = std::log(1 - static_cast<double>(groups_[g].most));
+        }
+        offset_.push_back(static_cast<std::int64_t>(groups_.size()));
+        from = until;
+    }
+}
+
+double Recall::score(std::int32_t p, std::int64_t child_token, double background) const {
+    const auto first = groups_.begin() + offset_[p];
+    const auto last = groups_.begin() + offset_[static_cast<std::size_t>(p) + 1];
+    const auto place = place_at_[child_token];
+    const auto group =
+        std::lower_bound(first, last, place, [](const Group& g, std::int32_t at) { return g.place < at; });
+    if (group == last || group->place != place || group->most <= 0) return 0;
+    const auto value = problem_.children.tokens.hash[child_token];
+    double right = 0;
+    for (auto k = group->begin; k < group->end; ++k) {
+        if (expected_[k].value == value) right = std::max(right, static_cast<double>(expected_[k].weight));
+    }
+    return temper_ * (right > 0 ? std::log(right / background + 1 - right) : group->log_missed);
 }
 
 void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
@@ -63,10 +172,9 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
         habit.hits *= keep;
         habit.chances *= keep;
     }
-    present_.clear();
-    offset_.assign(1, 0);
+    ++round_;
     expected_.clear();
-    expected_by_.clear();
+    expected_until_.clear();
     std::size_t arrived = 0;
     double recalled = 0, requests = 1;
     std::vector<std::uint8_t> asks(parents.size(), 0);
@@ -77,26 +185,18 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
         const auto p = parent_of[c];
         if (p == kNone || c < problem_.decided()) continue;
         for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
-            const auto where = place(children.cls[c], children.tokens.slot[i]);
             bool known = false;
             for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
                 // What the request itself names is a copy: content.cpp knows how often it is one.
                 if (parents.tokens.hash[j] == children.tokens.hash[i]) continue;
-                const auto slot = parents.tokens.slot[j];
-                const auto name = mix(where, slot);
-                auto at = habit_of_.find(name);
-                if (at == habit_of_.end()) {
-                    if (habits_.size() >= kMostHabits) continue;
-                    at = habit_of_.emplace(name, static_cast<std::int32_t>(habits_.size())).first;
-                    habits_of_slot_[slot].push_back(at->second);
-                    habits_.push_back({where, 0, 0, false});
-                }
-                auto& habit = habits_[at->second];
+                const auto at = habit_of(place_at_[i], parents.tokens.slot[j]);
+                if (at == kNone) continue;
+                auto& habit = habits_[at];
                 if (habit.dropped) continue;
-                const auto key = mix(mix(static_cast<std::uint64_t>(at->second), 1), parents.tokens.hash[j]);
+                auto& memory = memory_of(value_at_[j], at);
                 const auto value = children.tokens.hash[i];
                 Named named{value, 0};
-                if (const auto* before = last(key); before != nullptr) {
+                if (const auto* before = last(memory); before != nullptr) {
                     named = *before;
                     habit.chances += 1;
                     habit.hits += named.value == value;
@@ -107,7 +207,8 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
                 } else if (--named.votes <= 0) {
                     named = {value, 1};
                 }
-                present_[key] = named;
+                memory.now = named;
+                memory.round = round_;
             }
             recalled += known;
             requests += known && !asks[p];
@@ -119,11 +220,7 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
         habit.dropped = habit.dropped || (habit.chances > kEnough && habit.hits < kLeast * habit.chances);
     }
     temper_ = kTemper * std::min(1.0, kIndependent * requests / std::max(recalled, 1.0));
-    for (std::size_t k = 0; k < expected_.size(); ++k) {
-        const auto& habit = habits_[expected_by_[k]];
-        const double share = habit.hits / (habit.chances + 2.0);
-        expected_[k].weight = habit.dropped ? 0.0f : static_cast<float>(std::min(share, kMost));
-    }
+    group();
 }
 
 }  // namespace tapscope::match

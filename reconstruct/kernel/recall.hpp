@@ -7,44 +7,34 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <unordered_map>
 #include <vector>
 
+#include "key_map.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
 
 class Recall {
 public:
-    explicit Recall(const Problem& problem) : problem_(problem) {}
+    explicit Recall(const Problem& problem) : problem_(problem) { forget(); }
 
     // The rows of the problem have been replaced by those of a later stretch.
     void bind();
     // Learns from an assignment of the present rows, after what was counted before has been weighed with `keep`.
     void learn(const std::vector<std::int32_t>& parent_of, double keep);
 
-    struct Expected {
-        std::uint64_t where = 0;  // child class and slot: see place()
-        std::uint64_t value = 0;
-        float weight = 0;  // how often it is so
-    };
-    // What the calls of p are expected to name.
-    std::span<const Expected> of(std::int32_t p) const noexcept {
-        if (offset_.empty()) return {};
-        return {expected_.data() + offset_[p], static_cast<std::size_t>(offset_[p + 1] - offset_[p])};
+    // Whether anything is expected of the calls of p.
+    bool any(std::int32_t p) const noexcept {
+        return !offset_.empty() && offset_[p] != offset_[static_cast<std::size_t>(p) + 1];
     }
-    // How much one recalled value counts. The calls of one request name the same things again and again: what they
-    // recall together counts as a few independent values, whatever their number.
-    double temper() const noexcept { return temper_; }
-    static std::uint64_t place(std::int32_t k, std::uint32_t child_slot) noexcept {
-        return static_cast<std::uint64_t>(k) << 32 | child_slot;
-    }
+    // Log ratio of a token of a child that need not be a copy, if p made the child, against its background.
+    // Of several habits the best one says it.
+    double score(std::int32_t p, std::int64_t child_token, double background) const;
 
 private:
     struct Habit {
-        std::uint64_t where = 0;
         double hits = 0, chances = 0;
+        std::int32_t place = kNone;
         bool dropped = false;
     };
     // The value that most of the latest calls named, by majority vote (Boyer and Moore 1981): one wrong link must not
@@ -53,18 +43,55 @@ private:
         std::uint64_t value = 0;
         std::int32_t votes = 0;
     };
-    const Named* last(std::uint64_t key) const;
+    // What one habit says of one value of requests.
+    struct Memory {
+        Named before, now;  // in earlier stretches; in this one, if `round` is the present one
+        std::uint32_t round = 0;
+        bool had_before = false;
+        std::int32_t place = kNone, habit = kNone;
+    };
+    struct Expected {
+        std::int32_t place = 0, habit = 0;
+        std::uint64_t value = 0;
+        float weight = 0;  // how often it is so
+    };
+    struct Group {  // what is expected of one parent at one place
+        std::int32_t place = 0;
+        float most = 0;                   // highest weight
+        double log_missed = 0;            // of a value that nobody expects
+        std::int64_t begin = 0, end = 0;  // in expected_
+    };
+
+    void forget();
+    void drop_past();
+    const Named* last(const Memory& memory) const noexcept {
+        if (memory.round == round_) return &memory.now;
+        return memory.had_before ? &memory.before : nullptr;
+    }
+    std::int32_t value_of(std::uint64_t key);
+    Memory& memory_of(std::int32_t value, std::int32_t habit);
+    std::int32_t habit_of(std::int32_t place, std::uint32_t slot);
     void expect(std::int32_t p);
+    void group();
 
     const Problem& problem_;
-    std::unordered_map<std::uint64_t, Named> past_, present_;   // by habit and request value
-    std::unordered_map<std::uint64_t, std::int32_t> habit_of_;  // by request slot and place
-    std::unordered_map<std::uint32_t, std::vector<std::int32_t>> habits_of_slot_;
+    KeyMap values_;                              // of requests: slot and hash
+    std::vector<std::uint64_t> value_;           // their keys
+    std::vector<std::vector<Memory>> memories_;  // by value; in order of place and habit
+    std::size_t kept_ = 0;                       // memories
+    std::uint32_t round_ = 1;
+    KeyMap places_;                       // child class and slot
+    std::vector<std::int32_t> value_at_;  // by token of a parent
+    std::vector<std::int32_t> place_at_;  // by token of a child
+    KeyMap habit_at_;                     // by place and request slot
     std::vector<Habit> habits_;
+    // How much one recalled value counts. The calls of one request name the same things again and again: what they
+    // recall together counts as a few independent values, whatever their number.
     double temper_ = 0;
-    std::vector<std::int64_t> offset_;
     std::vector<Expected> expected_;
-    std::vector<std::int32_t> expected_by_;  // habits, while learning
+    std::vector<std::int64_t> expected_until_;  // by parent, while learning
+    std::vector<Group> groups_;
+    std::vector<std::int64_t> offset_;  // by parent, into groups_
 };
 
 }  // namespace tapscope::match
