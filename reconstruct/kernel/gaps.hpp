@@ -9,6 +9,8 @@ namespace tapscope::match {
 
 inline constexpr int kGapBins = 96;  // 4 per octave from 1 us to 16 s; the ends collect the rest
 
+inline constexpr int kLoads = 12;  // octaves of requests in flight that are told apart; 0 stands for any load
+
 int gap_bin(Time gap_ns) noexcept;
 double gap_bin_width_ns(int bin) noexcept;
 

@@ -30,8 +30,6 @@
 
 namespace tapscope::match {
 
-inline constexpr int kLoads = 12;  // octaves of load that are told apart; 0 stands for any load
-
 inline constexpr std::int32_t kEnd = -1;     // as next child
 inline constexpr float kNegligible = 20.0f;  // nats; less than what a float of a score can show
 
@@ -125,6 +123,7 @@ private:
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
+    void find_survival();
     void bind_rows(const std::vector<float>& idle);
     void fade(double keep);
     int load_before(std::int32_t p, std::int32_t previous) const noexcept {

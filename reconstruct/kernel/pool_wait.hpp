@@ -25,8 +25,6 @@ namespace tapscope::match {
 
 class PoolWait {
 public:
-    static constexpr int kLoads = 12;  // octaves of requests in flight at an arrival
-
     PoolWait(const Problem& problem, const StartOrder& order) : problem_(problem), order_(order) {}
 
     // The rows have been replaced. `before_on_conn`: previous child on the same connection, or kNone.

@@ -1,0 +1,183 @@
+// What the counts of a model say of each step: made when it is first asked for, and kept until they change.
+#include <algorithm>
+#include <cmath>
+
+#include "model.hpp"
+
+namespace tapscope::match {
+namespace {
+
+// Absolute discount: an event that was seen once may be the very mistake that is being judged, and must not vouch for
+// itself. What is taken away goes to the coarser estimate.
+constexpr double kDiscount = 0.9;
+constexpr double kGrammarBackoff2 = 1.0;  // pseudo-counts that (previous, next) lends to (a, previous, next)
+constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to (previous, next)
+constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
+constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
+constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
+constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
+constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
+constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
+constexpr float kAnothers = -25.0f;  // nats for a connection that is another's
+
+// Share of an event among n, given the share that a coarser estimate expects.
+double discounted(double events, double n, double expected) {
+    return (std::max(events - kDiscount, 0.0) + kPriorWeight * expected) / (n + kPriorWeight);
+}
+
+}  // namespace
+
+Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                            int load) const {
+    Histogram counts{};
+    if (const auto i2 = key2_.find(key(-1, previous_cls, next_cls, 0)); i2 != kNone) counts = gap2_[i2];
+    add(counts, gap_all_, kGapBackoff2);
+    if (const auto i3 = key3_.find(key(a, previous_cls, next_cls, 0)); i3 != kNone) {
+        Histogram own = gap3_[i3];
+        add(own, counts, kGapBackoff3);
+        counts = own;
+    }
+    if (const auto i4 = key4_.find(key(a, previous_cls, next_cls, load)); i4 != kNone) {
+        Histogram own = gap4_[i4];
+        add(own, counts, kGapBackoff4);
+        counts = own;
+    }
+    return counts;
+}
+
+// Steps without gaps of their own share the table of a coarser step.
+std::int32_t Model::gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                              int load) const {
+    auto name = key(a, previous_cls, next_cls, load);
+    if (key4_.find(name) == kNone) name = key(a, previous_cls, next_cls, 0);
+    if (key4_.find(name) == kNone && key3_.find(name) == kNone) name = key(-1, previous_cls, next_cls, 0);
+    const auto at = gap_tables_key_.insert(name);
+    if (at == static_cast<std::int32_t>(gap_tables_.size())) {
+        gap_tables_.push_back(log_density(gap_counts(a, previous_cls, next_cls, load)));
+    }
+    return at;
+}
+
+Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                             int load) const {
+    Cell out;
+    const auto n = static_cast<std::size_t>(n_states());
+    if (!learned_) {
+        double per_parent = 1.0;  // expected steps of a parent, for P(next)
+        for (std::int32_t k = 0; k < problem_.children.n_classes; ++k) per_parent += affinity_(a, k);
+        out.log_p = static_cast<float>(std::log(
+            (ends(next_cls) ? kEndPrior[next_cls - problem_.children.n_classes] : affinity_(a, next_cls)) /
+                per_parent +
+            1e-9));
+        out.log_serial = static_cast<float>(std::log(1 - kParallelPrior));
+        out.log_parallel = static_cast<float>(std::log(kParallelPrior));
+        out.log_stay = static_cast<float>(std::log(kStayPrior));
+        out.log_leave = static_cast<float>(std::log(1 - kStayPrior));
+        out.log_used = lent_once_ ? kAnothers : static_cast<float>(std::log(kUsedPrior));
+        out.log_fresh = static_cast<float>(std::log(1 - kUsedPrior));
+        return out;
+    }
+    const auto i3 = key3_.find(key(a, previous_cls, next_cls, 0)),
+               i2 = key2_.find(key(-1, previous_cls, next_cls, 0));
+    const Counts none{};
+    const Counts& c3 = i3 == kNone ? none : count3_[i3];
+    const Counts& c2 = i2 == kNone ? none : count2_[i2];
+
+    const double p1 = (to1_[next_cls] + 0.1) / (all_.n + 0.1 * static_cast<double>(n));
+    const auto a_from = static_cast<std::size_t>(a) * n + previous_cls;
+    const double lent2 = kDiscount * kinds2_[previous_cls] + kGrammarBackoff1;
+    const double p2 =
+        (std::max(c2.n - kDiscount, 0.0) + lent2 * p1) / (from2_[previous_cls] + kGrammarBackoff1);
+    const double lent3 = kDiscount * kinds3_[a_from] + kGrammarBackoff2;
+    const double p3 = (std::max(c3.n - kDiscount, 0.0) + lent3 * p2) / (from3_[a_from] + kGrammarBackoff2);
+    out.log_p = static_cast<float>(std::log(p3));
+
+    const double par1 = discounted(all_.parallel, all_.n, kParallelPrior);
+    const double par2 = discounted(c2.parallel, c2.n, par1);
+    const double parallel = std::clamp(par2, 1e-6, 1 - 1e-6);
+    out.log_parallel = static_cast<float>(std::log(parallel));
+    out.log_serial = ends(next_cls) ? 0.0f : static_cast<float>(std::log(1 - parallel));
+
+    const double leave1 = discounted(all_.chance_to_stay - all_.stay, all_.chance_to_stay, 1 - kStayPrior);
+    const double leave2 = discounted(c2.chance_to_stay - c2.stay, c2.chance_to_stay, leave1);
+    const double leave3 = discounted(c3.chance_to_stay - c3.stay, c3.chance_to_stay, leave2);
+    const double stay = std::clamp(1 - leave3, 1e-5, 1 - 1e-5);
+    out.log_stay = static_cast<float>(std::log(stay));
+    out.log_leave = static_cast<float>(std::log(1 - stay));
+
+    // Where every request opens a connection of its own, one that was used before is another's.
+    const double used1 = discounted(all_.chance_of_fresh - all_.fresh, all_.chance_of_fresh, kUsedPrior);
+    const double used2 = discounted(c2.chance_of_fresh - c2.fresh, c2.chance_of_fresh, used1);
+    const double used = std::clamp(used2, 1e-4, 1 - 1e-4);
+    out.log_used = lent_once_ ? kAnothers : static_cast<float>(std::log(used));
+    out.log_fresh = static_cast<float>(std::log(1 - used));
+
+    out.gaps = gap_table(a, previous_cls, next_cls, load);
+    // Where calls follow one another, the few that overlap are mistakes, which must not vouch for each other.
+    if (ends(next_cls) || !fan_out_.fans_out(a)) return out;
+    Histogram counts{};
+    if (const auto j2 = parallel_key2_.find(key(-1, previous_cls, next_cls, 0)); j2 != kNone) {
+        counts = parallel2_[j2];
+    }
+    add(counts, parallel_all_, kGapBackoff2);
+    if (const auto j3 = parallel_key3_.find(key(a, previous_cls, next_cls, 0)); j3 != kNone) {
+        Histogram own = parallel3_[j3];
+        add(own, counts, kGapBackoff3);
+        counts = own;
+    }
+    out.parallel_gaps = static_cast<std::int32_t>(parallel_tables_.size());
+    parallel_tables_.push_back(log_density(counts));
+    return out;
+}
+
+const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                               int load) const {
+    if (dense_.empty()) {
+        const auto at = cells_key_.insert(key(a, previous_cls, next_cls, load));
+        if (at == static_cast<std::int32_t>(cells_.size()))
+            cells_.push_back(make_cell(a, previous_cls, next_cls, load));
+        return cells_[at];
+    }
+    const auto n = static_cast<std::size_t>(n_states());
+    auto& block = dense_[(static_cast<std::size_t>(a) * n + previous_cls) * n + next_cls];
+    if (block == kNone) {
+        block = static_cast<std::int32_t>(blocks_.size());
+        blocks_.emplace_back().fill(kNone);
+    }
+    auto& at = blocks_[static_cast<std::size_t>(block)][static_cast<std::size_t>(load)];
+    if (at == kNone) {
+        at = static_cast<std::int32_t>(cells_.size());
+        cells_.push_back(make_cell(a, previous_cls, next_cls, load));
+    }
+    return cells_[at];
+}
+
+void Model::forget_cells() {
+    const auto n = static_cast<std::size_t>(n_states());
+    const auto size = static_cast<std::size_t>(problem_.parents.n_classes) * n * n;
+    blocks_.clear();
+    dense_.assign(size <= kDenseCells ? size : 0, kNone);
+    cells_key_.clear(2048);
+    cells_.clear();
+    gap_tables_key_.clear(256);
+    gap_tables_.clear();
+    parallel_tables_.clear();
+}
+
+// How long steps out of each state take, whatever comes next.
+void Model::find_survival() {
+    const auto n = static_cast<std::size_t>(n_states());
+    survival_.assign(n, Histogram{});
+    for (std::size_t from = 0; from < n; ++from) {
+        Histogram leave = leave_[from];
+        add(leave, gap_all_, kGapBackoff2);
+        double total = 1e-9, beyond = 0;
+        for (const float x : leave) total += x;
+        for (int b = kGapBins - 1; b >= 0; --b) {
+            beyond += leave[b];
+            survival_[from][b] = static_cast<float>(std::log(std::max(beyond / total, 1e-3)));
+        }
+    }
+}
+
+}  // namespace tapscope::match
