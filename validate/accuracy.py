@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from tapscope.store.codes import LinkKind
 from tapscope.store.runfile import RunFile
-from tapscope.validate.edges import EdgeAccuracy, busy, by_crowd, by_pair, calibration, rate, roots
+from tapscope.validate.csv_files import csv_rows
+from tapscope.validate.edges import EdgeAccuracy, Pairs, busy, by_crowd, by_pair, calibration, rate, roots
 from tapscope.validate.event_calls import Names, Table
 from tapscope.validate.joining import last_before
 from tapscope.validate.tap import Tap
-from tapscope.validate.truth import ONE_WAY, Keys, Truth, csv_rows, key_of, match
+from tapscope.validate.truth import ONE_WAY, Keys, Truth, key_of, match
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -170,13 +171,11 @@ def paths(linked: LinkedCalls, truth: Truth, row_of: Ints | None = None) -> Path
         row_of = match(linked.keys, truth.keys)
     ids = np.where(row_of >= 0, truth.request_id[row_of], -1) if len(truth.keys) else row_of
     judged = ids >= 0
-    protocols = np.array(truth.protocol or [""], dtype=object)
-    protocol = np.where(row_of >= 0, protocols[row_of], "")
     counters["calls_without_truth"] = int(np.count_nonzero(row_of < 0))
     counters["calls_in_no_transaction"] = int(np.count_nonzero((row_of >= 0) & ~judged))
     unseen = np.ones(len(truth.keys), dtype=bool)
     unseen[row_of[row_of >= 0]] = False
-    one_way = np.array([kind in ONE_WAY for kind in truth.kind], dtype=bool)
+    one_way = np.isin(truth.kind, [code for code, kind in enumerate(truth.kinds) if kind in ONE_WAY])
     counters["truth_one_way"] = int(np.count_nonzero(unseen & one_way))
     unseen &= ~one_way
     counters["truth_without_call"] = int(np.count_nonzero(unseen))
@@ -218,7 +217,7 @@ def paths(linked: LinkedCalls, truth: Truth, row_of: Ints | None = None) -> Path
     reported = int(np.count_nonzero(judged & (linked.kind == LinkKind.ROOT)))
     rows = np.flatnonzero(edge)
     above = true_parent[rows]
-    pair = protocol[above] + "->" + protocol[rows]
+    pair = Pairs.of(truth.protocol[row_of[above]], truth.protocol[row_of[rows]], truth.protocols)
     claimed = edge & (linked.kind == LinkKind.LINKED)
     worth = calibration(linked.probability[claimed], right[claimed])
     return PathAccuracy(
@@ -300,7 +299,7 @@ def _entry_listeners(keys: Keys, judged: Bools, true_parent: Ints) -> Bools:
 
 
 def _concurrency(
-    linked: LinkedCalls, rows: Ints, above: Ints, pair: NDArray[Any], right: Bools
+    linked: LinkedCalls, rows: Ints, above: Ints, pair: Pairs, right: Bools
 ) -> list[dict[str, Any]]:
     """Edge accuracy by the number of calls in flight at the true parent's listener when the child was
     sent."""

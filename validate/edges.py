@@ -3,6 +3,7 @@ tiers, what probabilities are worth, and accuracy by how many calls were in flig
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,19 +53,34 @@ def rate(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def by_pair(pair: NDArray[Any], right: Bools, joined: Bools) -> list[EdgeAccuracy]:
+@dataclass(frozen=True)
+class Pairs:
+    """Per edge which two tiers it joins, as the index of their names."""
+
+    code: Ints
+    names: list[str]
+
+    @classmethod
+    def of(cls, above: Ints, below: Ints, texts: Sequence[str]) -> Pairs:
+        """above, below : per edge the index into `texts`, which are all different."""
+        used, code = np.unique(above * len(texts) + below, return_inverse=True)
+        ends = (divmod(each, len(texts)) for each in used.tolist())
+        return cls(code.astype(np.int64), [f"{texts[high]}->{texts[low]}" for high, low in ends])
+
+    def each(self) -> list[tuple[str, Bools]]:
+        """Every name in order and which edges have it."""
+        order = sorted(range(len(self.names)), key=self.names.__getitem__)
+        return [(self.names[code], self.code == code) for code in order]
+
+
+def by_pair(pair: Pairs, right: Bools, joined: Bools) -> list[EdgeAccuracy]:
     """Accuracy per name of a tier pair. One row per edge: was it found right, was it linked to anything?"""
     found = []
-    for name, here in _pairs(pair):
+    for name, here in pair.each():
         edges, good, linked = (int(np.count_nonzero(mask)) for mask in (here, here & right, here & joined))
         accuracy, wrong_rate = rate(good, edges), rate(linked - good, linked)
         found.append(EdgeAccuracy(name, edges, good, linked - good, edges - linked, accuracy, wrong_rate))
     return found
-
-
-def _pairs(pair: NDArray[Any]) -> list[tuple[str, Bools]]:
-    """Every name and which rows have it."""
-    return [(name, pair == name) for name in sorted(set(pair.tolist()))]
 
 
 def calibration(probability: NDArray[np.float64], right: Bools) -> Calibration:
@@ -111,11 +127,11 @@ def busy(place: Ints, begin_ns: Ints, end_ns: Ints, at_place: Ints, at_ns: Ints)
     return found
 
 
-def by_crowd(pair: NDArray[Any], right: Bools, in_flight: Ints) -> list[dict[str, Any]]:
+def by_crowd(pair: Pairs, right: Bools, in_flight: Ints) -> list[dict[str, Any]]:
     """Edge accuracy per tier pair and number of calls in flight at the true parent's node (bins as above)."""
     bucket = np.searchsorted(CONCURRENCY_BINS, np.maximum(in_flight, 1), side="right") - 1
     table = []
-    for name, here in _pairs(pair):
+    for name, here in pair.each():
         all_edges, all_good = (
             np.bincount(bucket[rows], minlength=len(CONCURRENCY_BINS)) for rows in (here, here & right)
         )

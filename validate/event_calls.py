@@ -7,7 +7,7 @@ one server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tapscope.store.codes import Protocol
 from tapscope.store.tables import Column
+from tapscope.validate.texts import Texts
 
 Ints = NDArray[np.integer[Any]]
 Table = dict[str, NDArray[Any]]
@@ -153,9 +154,15 @@ class Names:
         """All texts; the index of each is its place."""
         return list(self._codes)
 
-    def codes(self, texts: Iterable[str]) -> list[int]:
+    def codes(self, texts: Texts) -> NDArray[np.int64]:
         """`code` of every text."""
-        return list(map(self.code, texts))
+        return self.codes_but(texts, frozenset())
+
+    def codes_but(self, texts: Texts, none: Collection[str]) -> NDArray[np.int64]:
+        """The same; -1 for those that stand for none."""
+        different, place = texts.distinct()
+        codes = [-1 if text in none else self.code(text) for text in different]
+        return np.array(codes, dtype=np.int64)[place]
 
     def knows(self, text: str) -> bool:
         """Has this text an index already?"""
@@ -256,15 +263,13 @@ class Collector:
         """Index of a request ID; -1 for the ways servers write that there is none."""
         return -1 if request_id in NO_ID else self.request_ids.code(request_id)
 
-    def id_codes(self, request_ids: Iterable[str]) -> list[int]:
+    def id_codes(self, request_ids: Texts) -> NDArray[np.int64]:
         """`id_code` of every one."""
-        code = self.request_ids.code
-        return [-1 if text in NO_ID else code(text) for text in request_ids]
+        return self.request_ids.codes_but(request_ids, NO_ID)
 
-    def command_codes(self, commands: Iterable[str]) -> list[int]:
+    def command_codes(self, commands: Texts) -> NDArray[np.int64]:
         """Indices of commands; -1 for ''."""
-        code = self.commands.code
-        return [code(text) if text else -1 for text in commands]
+        return self.commands.codes_but(commands, ("",))
 
     def add(
         self,

@@ -19,6 +19,7 @@ from tapscope.validate.tap import Tap
 from tapscope.validate.testbed import pcapfile
 from tapscope.validate.testbed.requests import READERS
 from tapscope.validate.testbed.truth import extract
+from tapscope.validate.texts import Texts
 from tapscope.validate.truth import Keys, Truth
 
 SHORTEST_ID = 3
@@ -65,7 +66,7 @@ def read(path: Path, logs: EventCalls, seen: Tap, addresses: Names) -> Truth:
             path=path,
             remedy="Give the capture as it was recorded, before IDs were overwritten.",
         )
-    names = Names()
+    names, protocols_used, kinds = Names(), Names(), Names()
     rows = [
         (
             call.ts_ns,
@@ -85,8 +86,9 @@ def read(path: Path, logs: EventCalls, seen: Tap, addresses: Names) -> Truth:
         request_id=block[:, 6],
         part=np.zeros(len(block), dtype=np.int64),
         request_ids=names.texts,
-        protocol=[call.protocol.upper() for call in found.calls],
-        how=[call.how for call in found.calls],
-        kind=[call.kind for call in found.calls],
+        protocol=protocols_used.codes(Texts.of([call.protocol.upper() for call in found.calls])),
+        protocols=protocols_used.texts,
+        kind=kinds.codes(Texts.of([call.kind for call in found.calls])),
+        kinds=kinds.texts,
         counters={f"truth.{name}": count for name, count in found.summary.items()},
     )

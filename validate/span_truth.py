@@ -20,8 +20,8 @@ from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
 from tapscope.store.tables import Table
 from tapscope.validate.accuracy import PathAccuracy
-from tapscope.validate.edges import busy, by_crowd, by_pair, calibration, rate, roots
-from tapscope.validate.truth import csv_rows
+from tapscope.validate.csv_files import csv_rows
+from tapscope.validate.edges import Pairs, busy, by_crowd, by_pair, calibration, rate, roots
 from tapscope.validate.validation import plain
 
 NEEDED = ("message_id", "true_parent_id", "true_trace_id")
@@ -170,11 +170,7 @@ def judge(calls: JudgedCalls, truth: SpanTruth) -> SpanAccuracy:
 
     rows = np.flatnonzero(edge)
     parents = true_parent[rows]
-    names = np.array(calls.services, dtype=object)
-    pair = np.array(
-        [f"{a}->{b}" for a, b in zip(names[calls.caller[rows]], names[calls.callee[rows]], strict=True)],
-        dtype=object,
-    )
+    pair = Pairs.of(calls.caller[rows], calls.callee[rows], calls.services)
     claimed = edge & (calls.kind == LinkKind.LINKED)
     worth = calibration(calls.probability[claimed], right[claimed])
     in_flight = busy(

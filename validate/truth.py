@@ -10,22 +10,17 @@ capture before it was scrubbed.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from io import StringIO
-from itertools import accumulate, chain, compress, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.store.errors import TapscopeError
-from tapscope.validate.blocks import OVERLONG, blocks
+from tapscope.validate.csv_files import csv_columns
 from tapscope.validate.event_calls import Names
+from tapscope.validate.parsing import Parsed, whole
 
 Ints = NDArray[np.int64]
 
@@ -67,7 +62,7 @@ class Truth:
 
     keys : Keys, src and dst coded by `addresses`; request_id : index into request_ids, -1 none
     part : which of the calls that a request was split into, from 1; 0 where it was not
-    protocol, how, kind : texts; counters : what was odd, by name
+    protocol, kind : indices into protocols (in capitals) and kinds; counters : what was odd, by name
     """
 
     path: str
@@ -75,96 +70,16 @@ class Truth:
     request_id: Ints
     part: Ints
     request_ids: list[str]
-    protocol: list[str]
-    how: list[str]
-    kind: list[str]
+    protocol: Ints
+    protocols: list[str]
+    kind: Ints
+    kinds: list[str]
     counters: dict[str, int]
 
 
-def csv_rows(
-    path: Path, needed: tuple[str, ...], counters: dict[str, int], name: str
-) -> Iterator[dict[str, str]]:
-    """Rows of a CSV file with a header, gzipped or not; short rows and a cut file are counted under `name`.
-
-    Raises TapscopeError for a missing file, and for one whose header lacks a needed column.
-    """
-    for chunk in csv_columns(path, needed, counters, name):
-        names = tuple(chunk)
-        for row in zip(*chunk.values(), strict=True):
-            yield dict(zip(names, row, strict=True))
-
-
-def csv_columns(
-    path: Path, needed: tuple[str, ...], counters: dict[str, int], name: str
-) -> Iterator[dict[str, list[str]]]:
-    """The same, many rows at a time, column by column; what a row lacks of the other columns is ''."""
-    blocks_of_rows = _cells(path, counters, name)
-    first, lengths = next(blocks_of_rows, ([], [0]))
-    width = lengths[0]
-    header = first[:width]
-    missing = [column for column in needed if column not in header]
-    if missing:
-        raise TapscopeError(
-            f"line 1: column {missing[0]} is missing; expected {', '.join(needed)}",
-            path=path,
-            remedy="Give a file with these columns (docs/validating.md).",
-        )
-    least = max(header.index(column) for column in needed) + 1
-    for cells, widths in chain([(first[width:], lengths[1:])], blocks_of_rows):
-        even = cells
-        if widths.count(width) != len(widths):
-            short = sum(each < least for each in widths)
-            if short:
-                counters[f"{name}.short_row"] = counters.get(f"{name}.short_row", 0) + short
-            ends = zip(accumulate(widths), widths, strict=True)
-            rows = (cells[end - each : end] for end, each in ends if each >= least)
-            even = [cell for row in rows for cell in (row + [""] * width)[:width]]
-        if even:
-            yield {column: even[place::width] for place, column in enumerate(header)}
-
-
-def _cells(path: Path, counters: dict[str, int], name: str) -> Iterator[tuple[list[str], list[int]]]:
-    """The cells of many rows one after the other, and how many cells each row has; empty rows are left out.
-
-    Rows are split at commas, until a quoted cell comes: from there on the csv module reads them.
-    """
-    texts = _texts(path, counters, name)
-    try:
-        for text in texts:
-            if '"' in text or "\r" in text:
-                rest = (StringIO(each, newline="") for each in chain([text], texts))
-                reader = filter(None, csv.reader(chain.from_iterable(rest)))
-                while rows := list(islice(reader, CHUNK)):
-                    yield list(chain.from_iterable(rows)), list(map(len, rows))
-                return
-            whole = list(filter(None, text.split("\n")))
-            if whole:
-                yield ",".join(whole).split(","), [line.count(",") + 1 for line in whole]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise TapscopeError(
-            f"this is not a CSV file: {error}", path=path, remedy="Give a CSV file with a header line."
-        ) from error
-
-
-def _texts(path: Path, counters: dict[str, int], name: str) -> Iterator[str]:
-    """Blocks of whole lines, whose ends are \\n; a cut file ends early and is counted."""
-    try:
-        for block in blocks(path):
-            if block == OVERLONG:
-                counters[f"{name}.overlong_line"] = counters.get(f"{name}.overlong_line", 0) + 1
-                continue
-            yield block.decode("utf-8").replace("\r\n", "\n")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        counters[f"{name}.truncated_file"] = 1
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        raise TapscopeError(what, path=path, remedy="Check the path.") from error
-
-
-CHUNK = 50_000
-"""Rows that the csv module reads at a time."""
-
 NUMBERS = ("ts_ns", "sport", "dport", "tcp_seq")
+COLUMNS = ("ts_ns", "src", "sport", "dst", "dport", "tcp_seq", "request_id", "part", "protocol", "kind")
+"""As they stand in `Truth`."""
 
 
 def read(path: str | Path, addresses: Names) -> Truth:
@@ -172,60 +87,44 @@ def read(path: str | Path, addresses: Names) -> Truth:
     path = Path(path)
     counters: dict[str, int] = {}
     ids = Names()
-    blocks_of_keys: list[list[Ints]] = []
-    protocol: list[str] = []
-    how: list[str] = []
-    kind: list[str] = []
-    shared: dict[str, str] = {}  # a few texts, which the file repeats in every row
-    for found in csv_columns(path, NEEDED, counters, "truth"):
-        chunk = found
-        if "part" in chunk:
-            chunk["part"] = [text or "0" for text in chunk["part"]]
-        columns = [name for name in (*NUMBERS, "part") if name in chunk]
-        try:
-            numbers = [_whole(chunk[name]) for name in columns]
-        except ValueError:
-            rows = zip(*(chunk[name] for name in columns), strict=True)
-            good = [all(map(_is_number, row)) for row in rows]
-            counters["truth.bad_number"] = counters.get("truth.bad_number", 0) + good.count(False)
-            chunk = {name: list(compress(values, good)) for name, values in chunk.items()}
-            numbers = [_whole(chunk[name]) for name in columns]
-        count = len(chunk["ts_ns"])
-        request = [ids.code(text) if text else -1 for text in chunk["request_id"]]
-        src, dst = (addresses.codes(chunk[name]) for name in ("src", "dst"))
-        ts_ns, sport, dport, tcp_seq, *part = numbers
-        block = [ts_ns, src, sport, dst, dport, tcp_seq, request, *(part or [np.zeros(count, np.int64)])]
-        blocks_of_keys.append([np.asarray(column, dtype=np.int64) for column in block])
-        upper = {text: text.upper() for text in set(chunk["protocol"])}
-        protocol += map(upper.__getitem__, chunk["protocol"])
-        for texts, name in ((how, "how"), (kind, "kind")):
-            cells = chunk.get(name) or [""] * count
-            texts += map(shared.setdefault, cells, cells)
-    nothing_read = [[np.empty(0, dtype=np.int64)] * 8]
-    *keys, request_id, parts = map(np.concatenate, zip(*(blocks_of_keys or nothing_read), strict=True))
+    protocols, kinds = Names(), Names()
+    found: list[list[Ints]] = []
+    for columns in csv_columns(path, NEEDED, counters, "truth"):
+        count = len(columns["ts_ns"])
+        numbers = {name: whole(columns[name]) for name in NUMBERS}
+        if "part" in columns:
+            given = columns["part"].length > 0
+            part = whole(columns["part"])
+            numbers["part"] = Parsed(np.where(given, part.values, 0), part.good | ~given)
+        else:
+            numbers["part"] = Parsed(np.zeros(count, dtype=np.int64), np.ones(count, dtype=bool))
+        good = np.logical_and.reduce([each.good for each in numbers.values()])
+        if not good.all():
+            bad = int(np.count_nonzero(~good))
+            counters["truth.bad_number"] = counters.get("truth.bad_number", 0) + bad
+        values = {name: each.values for name, each in numbers.items()}
+        codes = {name: addresses.codes(columns[name].where(good)) for name in ("src", "dst")}
+        codes["request_id"] = ids.codes_but(columns["request_id"].where(good), ("",))
+        for name, names in (("protocol", protocols), ("kind", kinds)):
+            column = columns[name] if name in columns else columns["ts_ns"].emptied()
+            codes[name] = names.codes(column.where(good))
+        found.append([codes[name] if name in codes else values[name][good] for name in COLUMNS])
+    nothing_read = [[np.empty(0, dtype=np.int64)] * len(COLUMNS)]
+    *keys, request_id, parts, protocol, kind = map(np.concatenate, zip(*(found or nothing_read), strict=True))
+    capitals = Names()
+    capital = np.array([capitals.code(text.upper()) for text in protocols.texts], dtype=np.int64)
     return Truth(
         path=str(path),
         keys=Keys(*keys),
         request_id=request_id,
         part=parts,
         request_ids=ids.texts,
-        protocol=protocol,
-        how=how,
+        protocol=capital[protocol],
+        protocols=capitals.texts,
         kind=kind,
+        kinds=kinds.texts,
         counters=counters,
     )
-
-
-def _whole(texts: list[str]) -> Ints:
-    return np.array(list(map(int, texts)), dtype=np.int64)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        int(text)
-    except ValueError:
-        return False
-    return True
 
 
 def key_of(row: Mapping[str, str], prefix: str, addresses: Names) -> tuple[int, ...]:

@@ -11,14 +11,13 @@ log are local time without a zone.
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import numpy as np
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
 from tapscope.validate.monitors.books import Stay, read_lines
-from tapscope.validate.monitors.columns import NOTHING, Rows, Stays, parsed, read_fields, whole
+from tapscope.validate.monitors.columns import NOTHING, Rows, Stays, read_fields
 from tapscope.validate.monitors.lines import (
     LOCAL,
     Format,
@@ -27,6 +26,8 @@ from tapscope.validate.monitors.lines import (
     local_ns,
     outside_quotes,
 )
+from tapscope.validate.parsing import Parsed, completed, of_form, whole
+from tapscope.validate.texts import Texts
 
 PRECISION_NS = 1_000
 """%{begin:usec}t and its like are cut to whole microseconds."""
@@ -50,19 +51,21 @@ def _handled_ns(text: str) -> int:
     return -1 if text in (NOTHING, "") else microseconds(text) * _NS_PER_US
 
 
+def _handled(texts: Texts) -> Parsed:
+    """`_handled_ns` of every text."""
+    fits, (seconds, micro) = of_form("0.000000", texts)
+    return completed(texts, fits, (seconds * 1_000_000 + micro) * _NS_PER_US, _handled_ns)
+
+
 def read_access(file: LogFile, collector: Collector) -> None:
     """Calls of the web tier, with the time that mod_jk spent on them downstream."""
     host = collector.hosts.code(file.host)
     tier = TIERS.index("web")
 
     def take(rows: Rows) -> Stays:
-        rows.cells["left"] = [
-            stay if end == NOTHING else end for end, stay in zip(rows["end"], rows["D"], strict=True)
-        ]
-        rows, (begin, left, handled_ns) = rows.parsed(
-            ("beg", whole), ("left", whole), ("jk", partial(parsed, parse=_handled_ns))
-        )
-        by_stay = np.array([end == NOTHING for end in rows["end"]], dtype=bool)
+        rows.cells["left"] = rows["end"].instead(rows["end"].are(NOTHING), rows["D"])
+        rows, (begin, left, handled_ns) = rows.parsed(("beg", whole), ("left", whole), ("jk", _handled))
+        by_stay = rows["end"].are(NOTHING)
         arrive = begin * _NS_PER_US
         depart = left * _NS_PER_US + np.where(by_stay, arrive, 0)
         forward = depart >= arrive

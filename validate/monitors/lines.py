@@ -14,6 +14,7 @@ from pathlib import Path
 from tapscope.store.errors import TapscopeError
 from tapscope.validate.blocks import OVERLONG, blocks
 from tapscope.validate.event_calls import Collector
+from tapscope.validate.texts import Texts, lines_of
 
 HEAD_LINES = 40
 """So many lines decide what format a file has; an Apache error log starts with a page of start-up
@@ -41,7 +42,7 @@ class LogFile:
     host: str
 
 
-class UnreadableError(Exception):
+class UnreadableError(ValueError):
     """A line that is not what its format promises. Counted, never shown to users as an exception."""
 
 
@@ -69,7 +70,7 @@ def stem(path: Path) -> str:
     return _ROTATED.sub("", path.name)
 
 
-def line_blocks(path: Path, collector: Collector | None = None) -> Iterator[tuple[int, list[str]]]:
+def line_blocks(path: Path, collector: Collector | None = None) -> Iterator[tuple[int, Texts]]:
     """(number of the first, from 1; texts without line ends) of many whole lines at a time.
 
     A last line without line end was cut (the server was still writing): counted, not given. So is the rest of
@@ -81,11 +82,9 @@ def line_blocks(path: Path, collector: Collector | None = None) -> Iterator[tupl
         for block in blocks(path):
             if block == OVERLONG and collector is not None:
                 collector.count("overlong_line")
-            texts = block.decode("utf-8", errors="replace").split("\n")
-            if texts.pop() and collector is not None:
+            texts, cut = lines_of(block)
+            if cut and collector is not None:
                 collector.count("truncated_last_line")
-            if b"\r" in block:
-                texts = [text.rstrip("\r") for text in texts]
             yield number, texts
             number += len(texts)
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -100,7 +99,7 @@ def line_blocks(path: Path, collector: Collector | None = None) -> Iterator[tupl
 def lines(path: Path, collector: Collector | None = None) -> Iterator[tuple[int, str]]:
     """(number from 1, text without line end) of every whole line, as `line_blocks` gives them."""
     for first, texts in line_blocks(path, collector):
-        yield from enumerate(texts, first)
+        yield from enumerate(texts.tolist(), first)
 
 
 def head(path: Path) -> list[str]:

@@ -12,29 +12,23 @@ counted, left out. start_time and event_time are in the session's time zone, whi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector
-from tapscope.validate.monitors.columns import (
-    Parsed,
-    Rows,
-    Stays,
-    completed,
-    local_stamps,
-    of_each,
-    of_form,
-    read_table,
-)
+from tapscope.validate.monitors.columns import Rows, Stays, local_stamps, read_table
 from tapscope.validate.monitors.lines import LOCAL, Format, LogFile, UnreadableError
+from tapscope.validate.parsing import Parsed, completed, of_each, of_form
+from tapscope.validate.texts import Texts, next_of
 
 PRECISION_NS = 1_000
 STATEMENT = "Statement"
 """Command of a slow-log row: COM_QUERY or COM_STMT_EXECUTE, which the slow log does not tell apart."""
 
-_COMMENT = re.compile(r"/\*\s*ID=([^*\s]+)\s*\*/")
+_COMMENT = re.compile(r"/\*\s*ID=([^*\s]+)\s*\*/", re.ASCII)
 _QUOTED = re.compile(r"'([^'\\]{1,128})'")
 ADMINISTRATOR = re.compile(r"#? ?administrator command: (\w+)")
 _DURATION = re.compile(r"(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$")
@@ -53,7 +47,7 @@ def duration_ns(text: str) -> int:
     ) * 1_000
 
 
-def durations(texts: Sequence[str]) -> Parsed:
+def durations(texts: Texts) -> Parsed:
     """`duration_ns` of every text."""
     fits, (hours, minutes, seconds, micro) = of_form("00:00:00.000000", texts)
     values = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + micro * 1_000
@@ -72,14 +66,30 @@ def request_id_of(statement: str, collector: Collector) -> str:
     return ""
 
 
-def id_codes_of(statements: list[str], collector: Collector) -> list[int]:
-    """The IDs' codes, one statement after the other: an ID may be bound that a statement before had in its
-    comment."""
-    search, code = _COMMENT.search, collector.id_code
-    return [
-        code(found[1]) if (found := search(text)) else code(request_id_of(text, collector))
-        for text in statements
-    ]
+def id_codes_of(statements: Texts, collector: Collector) -> NDArray[np.int64]:
+    """The codes of `request_id_of`. IDs in comments first, as the monitors write them: an ID may be
+    bound that another statement has in its comment."""
+    named, ids = _commented(statements)
+    codes = np.full(len(statements), -1, dtype=np.int64)
+    codes[named] = collector.id_codes(ids)
+    rest = ~named & ((statements.first("ID=") >= 0) | statements.hold("'"))
+    for place in np.flatnonzero(rest).tolist():
+        codes[place] = collector.id_code(request_id_of(statements[place], collector))
+    return codes
+
+
+def _commented(statements: Texts) -> tuple[NDArray[np.bool_], Texts]:
+    """Which statements have a comment /*ID=...*/ without blanks as the first that looks like one, and these
+    IDs."""
+    data, opening = statements.data, statements.first("/*ID=")
+    begin = opening + len("/*ID=")
+    end = next_of(np.flatnonzero(data == ord("*")), begin, len(data) - 1)
+    blank = next_of(np.flatnonzero(data <= ord(" ")), begin, len(data))
+    named = (opening >= 0) & (end > begin) & (end < blank) & (end + 1 < statements.end)
+    named &= data[np.minimum(end + 1, len(data) - 1)] == ord("/")
+    # One with blanks may stand in front of it.
+    named &= opening + len("/*") == statements.first("ID=")
+    return named, Texts(data, begin[named], end[named])
 
 
 def over_network(rows: Rows, column: str, local: Callable[[str], bool], collector: Collector) -> Rows:
@@ -100,6 +110,14 @@ def _command(statement: str) -> str:
     return administrator[1] if administrator else STATEMENT
 
 
+def _commands(statements: Texts, collector: Collector) -> NDArray[np.int64]:
+    """Codes of `_command`."""
+    codes = np.full(len(statements), collector.commands.code(STATEMENT), dtype=np.int64)
+    for place in np.flatnonzero(statements.first("administrator") >= 0).tolist():
+        codes[place] = collector.commands.code(_command(statements[place]))
+    return codes
+
+
 def read_slow(file: LogFile, collector: Collector) -> None:
     """Calls of the database tier from mysql.slow_log."""
     host = collector.hosts.code(file.host)
@@ -118,9 +136,7 @@ def read_slow(file: LogFile, collector: Collector) -> None:
             depart_ns=arrive + lasted,
             precision_ns=(PRECISION_NS, 2 * PRECISION_NS),
             protocol=int(Protocol.MYSQL),
-            command=collector.command_codes(
-                _command(text) if "administrator" in text else STATEMENT for text in texts
-            ),
+            command=_commands(texts, collector),
             thread=rows.numbers("thread_id"),
         )
         return rows.line, arrive, arrive + lasted

@@ -13,8 +13,9 @@ from functools import partial
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector
-from tapscope.validate.monitors.columns import Rows, Stays, parsed, read_fields
+from tapscope.validate.monitors.columns import Rows, Stays, read_fields
 from tapscope.validate.monitors.lines import Format, LogFile, UnreadableError, outside_quotes
+from tapscope.validate.parsing import parsed
 
 PRECISION_NS = 1_000_000
 """$msec is cut to whole milliseconds, $request_time is the difference of two such stamps."""

@@ -11,15 +11,16 @@ the connection, PROCESSLIST_ID. The table is a ring: what was overwritten before
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import numpy as np
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector
-from tapscope.validate.monitors.columns import Rows, Stays, of_each, parsed, read_table, whole
+from tapscope.validate.monitors.columns import Rows, Stays, read_table
 from tapscope.validate.monitors.lines import Format, LogFile
 from tapscope.validate.monitors.mariadb import PRECISION_NS, STATEMENT, id_codes_of, over_network
+from tapscope.validate.parsing import Parsed, completed, digits, of_each, whole
+from tapscope.validate.texts import Texts
 
 _TIER = TIERS.index("db")
 _PS_PER_NS = 1_000
@@ -37,23 +38,28 @@ def _nanoseconds(picoseconds: str) -> int:
     return int(picoseconds) // _PS_PER_NS
 
 
+def _from_picoseconds(texts: Texts) -> Parsed:
+    """`_nanoseconds` of every text."""
+    fits, values = digits(texts)
+    return completed(texts, fits, values[fits] // _PS_PER_NS, _nanoseconds)
+
+
 def read_statements(file: LogFile, collector: Collector) -> None:
     """Calls of the database tier."""
     host = collector.hosts.code(file.host)
 
     def take(rows: Rows) -> Stays:
         if "NESTING_EVENT_LEVEL" in rows.cells:
-            outer = np.array([level in ("0", "NULL") for level in rows["NESTING_EVENT_LEVEL"]], dtype=bool)
+            outer = rows["NESTING_EVENT_LEVEL"].are("0") | rows["NESTING_EVENT_LEVEL"].are("NULL")
             # A statement inside a stored routine is no call of its own.
             collector.count("db.inner_statement", len(rows) - int(np.count_nonzero(outer)))
             rows = rows.where(outer)
         rows = over_network(rows, "PROCESSLIST_HOST", "localhost".__eq__, collector)
-        ended = np.array([end not in ("0", "NULL") for end in rows["TIMER_END"]], dtype=bool)
+        ended = ~rows["TIMER_END"].are("0") & ~rows["TIMER_END"].are("NULL")
         collector.count("db.still_running", len(rows) - int(np.count_nonzero(ended)))
         rows = rows.where(ended)
-        picoseconds = partial(parsed, parse=_nanoseconds)
         rows, (start, end, zero) = rows.parsed(
-            ("TIMER_START", picoseconds), ("TIMER_END", picoseconds), ("TIMER_ZERO_NS", whole)
+            ("TIMER_START", _from_picoseconds), ("TIMER_END", _from_picoseconds), ("TIMER_ZERO_NS", whole)
         )
         arrive, depart = start + zero, end + zero
         collector.add_rows(
@@ -66,7 +72,7 @@ def read_statements(file: LogFile, collector: Collector) -> None:
             depart_ns=depart,
             precision_ns=(PRECISION_NS, PRECISION_NS),
             protocol=int(Protocol.MYSQL),
-            command=collector.command_codes(of_each(_command, rows["EVENT_NAME"])),
+            command=of_each(lambda event: collector.commands.code(_command(event)), rows["EVENT_NAME"]),
             thread=rows.numbers("PROCESSLIST_ID"),
         )
         return rows.line, arrive, depart

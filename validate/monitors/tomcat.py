@@ -21,8 +21,9 @@ import numpy as np
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
 from tapscope.validate.monitors.books import Stay, read_lines
-from tapscope.validate.monitors.columns import NOTHING, Rows, Stays, of_each, read_fields, read_table
+from tapscope.validate.monitors.columns import NOTHING, Rows, Stays, read_fields, read_table
 from tapscope.validate.monitors.lines import Format, LogFile, UnreadableError, outside_quotes
+from tapscope.validate.parsing import of_each
 
 _NS_PER_US = 1_000
 _NS_PER_MS = 1_000_000
@@ -45,12 +46,10 @@ def read_access(file: LogFile, collector: Collector) -> None:
     host = collector.hosts.code(file.host)
 
     def take(rows: Rows) -> Stays:
-        rows.cells["left"] = [
-            begin if end == NOTHING else end for end, begin in zip(rows["end"], rows["beg"], strict=True)
-        ]
+        rows.cells["left"] = rows["end"].instead(rows["end"].are(NOTHING), rows["beg"])
         rows, (beg, lasted, left) = rows.whole("beg", "D", "left")
         begin, stay = beg * _NS_PER_MS, lasted * _NS_PER_US
-        by_stay = np.array([end == NOTHING for end in rows["end"]], dtype=bool)
+        by_stay = rows["end"].are(NOTHING)
         missed = np.where(by_stay, 0, left * _NS_PER_MS - begin - stay)
         collector.count("clock_step", int(np.count_nonzero(np.abs(missed) > CLOCK_STEP_NS)))
         arrive = begin + _NS_PER_MS // 2

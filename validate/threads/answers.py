@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from tapscope.reconstruct.threads.streams import is_server
+from tapscope.validate.csv_files import csv_rows
 from tapscope.validate.edges import rate
 from tapscope.validate.threads.logged import LoggedPaths
-from tapscope.validate.truth import csv_rows
 
 NEEDED = ("start_ns", "end_ns", "status", "local_port", "answer")
 
