@@ -130,26 +130,27 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     return out;
 }
 
-const Model::Cell& Model::cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
-                               int load) const {
+const Model::Cell& Model::new_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
+                                   int load) const {
+    const auto make = [&]() -> const Cell& {
+        auto& made = cells_.emplace_back(make_cell(a, previous_cls, next_cls, load));
+        made.serial_stays = made.log_p + made.log_serial + made.log_stay;
+        made.serial_leaves = made.log_p + made.log_serial + made.log_leave;
+        return made;
+    };
     if (dense_.empty()) {
         const auto at = cells_key_.insert(key(a, previous_cls, next_cls, load));
-        if (at == static_cast<std::int32_t>(cells_.size()))
-            cells_.push_back(make_cell(a, previous_cls, next_cls, load));
-        return cells_[at];
+        return at == static_cast<std::int32_t>(cells_.size()) ? make() : cells_[at];
     }
     const auto n = static_cast<std::size_t>(n_states());
-    auto& block = dense_[(static_cast<std::size_t>(a) * n + previous_cls) * n + next_cls];
+    auto& block = dense_[(static_cast<std::size_t>(a) * n + next_cls) * n + previous_cls];
     if (block == kNone) {
         block = static_cast<std::int32_t>(blocks_.size());
         blocks_.emplace_back().fill(kNone);
     }
-    auto& at = blocks_[static_cast<std::size_t>(block)][static_cast<std::size_t>(load)];
-    if (at == kNone) {
-        at = static_cast<std::int32_t>(cells_.size());
-        cells_.push_back(make_cell(a, previous_cls, next_cls, load));
-    }
-    return cells_[at];
+    blocks_[static_cast<std::size_t>(block)][static_cast<std::size_t>(load)] =
+        static_cast<std::int32_t>(cells_.size());
+    return make();
 }
 
 void Model::forget_cells() {

@@ -1,7 +1,6 @@
 #include "gaps.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace tapscope::match {
@@ -10,14 +9,6 @@ namespace {
 constexpr double kUniformShare = 0.02;  // of every density that is spread evenly
 
 }  // namespace
-
-int gap_bin(Time gap_ns) noexcept {
-    if (gap_ns < 1024) return 0;
-    const auto x = static_cast<std::uint64_t>(gap_ns);
-    const int octave = static_cast<int>(std::bit_width(x)) - 1;  // 10 for 1024 ns
-    const int quarter = static_cast<int>((x >> (octave - 2)) & 3);
-    return std::min(1 + (octave - 10) * 4 + quarter, kGapBins - 1);
-}
 
 double gap_bin_width_ns(int bin) noexcept {
     if (bin == 0) return 1024.0;

@@ -1,7 +1,10 @@
 // Gap densities: log-spaced histograms of the time that a node itself takes.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 
 #include "problem.hpp"
 
@@ -11,7 +14,13 @@ inline constexpr int kGapBins = 96;  // 4 per octave from 1 us to 16 s; the ends
 
 inline constexpr int kLoads = 12;  // octaves of requests in flight that are told apart; 0 stands for any load
 
-int gap_bin(Time gap_ns) noexcept;
+inline int gap_bin(Time gap_ns) noexcept {
+    if (gap_ns < 1024) return 0;
+    const auto x = static_cast<std::uint64_t>(gap_ns);
+    const int octave = static_cast<int>(std::bit_width(x)) - 1;  // 10 for 1024 ns
+    const int quarter = static_cast<int>((x >> (octave - 2)) & 3);
+    return std::min(1 + (octave - 10) * 4 + quarter, kGapBins - 1);
+}
 double gap_bin_width_ns(int bin) noexcept;
 
 using Histogram = std::array<float, kGapBins>;

@@ -13,6 +13,7 @@
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -61,6 +62,10 @@ public:
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
     // The content of `next` is not in it.
     float step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
+        if (plain(p, previous, next)) {
+            const auto parts = plain_parts(p, previous, next);
+            return parts.rest + gap_temper_ * parts.gap;
+        }
         return step(p, Tip{previous, previous, 0}, next);
     }
     // The same where `p` may fan out; the tip of its chain says what went before.
@@ -75,7 +80,9 @@ public:
         // of `gap`.
         float wait = -std::numeric_limits<float>::infinity(), wait_gap = 0;
     };
-    Parts parts(std::int32_t p, const Tip& tip, std::int32_t next) const;
+    Parts parts(std::int32_t p, const Tip& tip, std::int32_t next) const {
+        return plain(p, tip.latest, next) ? plain_parts(p, tip.latest, next) : any_parts(p, tip, next);
+    }
     float tempered(const Parts& parts) const noexcept {
         const float work = gap_temper_ * parts.gap, wait = parts.wait + gap_temper_ * parts.wait_gap;
         if (wait < work - kNegligible) return parts.rest + work;
@@ -104,10 +111,13 @@ public:
     float log_survival(std::int32_t p, std::int32_t previous, Time now) const;
 
 private:
-    struct Cell {         // one (parent class, previous class, next class, load)
+    // One (parent class, previous class, next class, load), in one line of the cache: cells are asked for in no order.
+    struct alignas(64) Cell {
         float log_p = 0;  // grammar
         float log_serial = 0, log_parallel = 0;
         float log_stay = 0, log_leave = 0;
+        // Whole sums for a step from a call to a call that follows it, on its connection or another one.
+        float serial_stays = 0, serial_leaves = 0;
         float log_fresh = 0, log_used = 0;  // of a connection that is not kept: new, or used by others before
         std::int32_t gaps = kNone, parallel_gaps = kNone;  // indices into gap_tables_, parallel_tables_
     };
@@ -118,7 +128,20 @@ private:
     }
     std::uint64_t key(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
                       int load) const noexcept;
-    const Cell& cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
+    const Cell& cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const {
+        if (!dense_.empty()) {
+            const auto n = static_cast<std::size_t>(n_states());
+            const auto block =
+                dense_[(static_cast<std::size_t>(a) * n + static_cast<std::size_t>(next_cls)) * n +
+                       static_cast<std::size_t>(previous_cls)];
+            if (block != kNone) {
+                const auto at = blocks_[static_cast<std::size_t>(block)][static_cast<std::size_t>(load)];
+                if (at != kNone) return cells_[static_cast<std::size_t>(at)];
+            }
+        }
+        return new_cell(a, previous_cls, next_cls, load);
+    }
+    const Cell& new_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
@@ -138,6 +161,30 @@ private:
         bool parallel = false;
     };
     Step look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept;
+    // Nearly all steps: from call to call, of a parent that does one thing after the other.
+    bool plain(std::int32_t p, std::int32_t previous, std::int32_t next) const noexcept {
+        return previous >= 0 && next >= 0 && !fans_out(p);
+    }
+    Parts plain_parts(std::int32_t p, std::int32_t previous, std::int32_t next) const {
+        const auto& before = child_[static_cast<std::size_t>(previous)];
+        const auto& child = child_[static_cast<std::size_t>(next)];
+        const Cell& c = cell(parent_[static_cast<std::size_t>(p)].cls, before.cls, child.cls, before.load);
+        Parts out;
+        if (before.end <= child.begin + kSlack) {
+            out.gap = density(c, false)[gap_bin(std::max<Time>(child.begin - before.end, 0))];
+            if (child.before_on_conn == previous) {
+                out.rest = c.serial_stays;
+                return out;
+            }
+            out.rest = c.serial_leaves;
+        } else {
+            out.gap = density(c, true)[gap_bin(child.begin - before.begin)];
+            out.rest = c.log_p + c.log_parallel;
+        }
+        out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used - child.log_idle;
+        return out;
+    }
+    Parts any_parts(std::int32_t p, const Tip& tip, std::int32_t next) const;
     Time since_arrival(std::int32_t p, std::int32_t next) const noexcept;
     // Both ways in which c may have become the first call of p, this long after its arrival.
     // A beginning that is told from the arrival alone has one way only.

@@ -63,29 +63,21 @@ float PairSplit::finish(int side, std::int32_t last) const {
     return p == kNobody ? 0.0f : model_.step(p, last, kEnd);
 }
 
-float PairSplit::loaded_score() const {
-    float score = 0;
-    std::int32_t last[2] = {kStart, kStart};
-    for (std::size_t i = 0; i < child_.size(); ++i) {
-        const int side = held_by_[i];
-        score += step(side, last[side], child_[i]) + content_[side][i];
-        last[side] = child_[i];
-    }
-    return score + finish(0, last[0]) + finish(1, last[1]);
-}
-
 void PairSplit::follow(bool sums) {
     const std::size_t n = child_.size();
     layers_.clear();
     states_.clear();
     switch_weight_.clear();
+    loaded_end_[0] = loaded_end_[1] = 0;
     for (int x = 0; x < 2; ++x) {
         alive_[x].clear();
         came_from_[x].assign(n, 0);
         const float first =
             content_[x][0] > kImpossible ? step(x, kStart, child_[0]) + content_[x][0] : kImpossible;
         if (first > kImpossible) alive_[x].push_back({0, first, 0});
+        if (held_by_[0] == x) loaded_score_ = first;
     }
+    loaded_end_[held_by_[0]] = 1;
     top_ = kImpossible;
     for (const auto& alive : alive_) {
         for (const auto& state : alive) top_ = std::max(top_, state.score);
@@ -126,6 +118,7 @@ void PairSplit::extend(std::size_t i, bool sums) {
             step(x, child_[i - 1], c) + content_[x][i];  // c goes on in the chain of the child before it
         for (const auto& own : alive_[x]) top = std::max(top, own.score + stay[x]);
     }
+    follow_loaded(i, stay);
     const float rise = top - top_;
     top_ = top;
     double entered[2] = {0, 0};
@@ -151,6 +144,24 @@ void PairSplit::extend(std::size_t i, bool sums) {
         alive_[x].resize(kept);
         if (switched[x] >= top - kFar) alive_[x].push_back({i, switched[x], entered[x]});
     }
+}
+
+// The loaded split takes its own step, which has mostly been looked at by now.
+void PairSplit::follow_loaded(std::size_t i, const float* stay) {
+    const int x = held_by_[i];
+    const auto j = loaded_end_[x];
+    loaded_end_[x] = i + 1;
+    if (j == i && stay[x] > kImpossible) {
+        loaded_score_ += stay[x];
+        return;
+    }
+    const auto& others = alive_[1 - x];
+    for (std::size_t k = 0; k < gain_[x].size() && j < i; ++k) {
+        if (others[k].j != j) continue;
+        loaded_score_ += gain_[x][k];
+        return;
+    }
+    loaded_score_ += step(x, at(j), child_[i]) + content_[x][i];
 }
 
 void PairSplit::finish_sums() {
@@ -193,7 +204,7 @@ float PairSplit::best() {
         j = came_from_[x][i];
         x = 1 - x;
     }
-    return top - loaded_score();
+    return top - (loaded_score_ + finish(0, at(loaded_end_[0])) + finish(1, at(loaded_end_[1])));
 }
 
 void PairSplit::marginals(std::vector<double>& belongs_to_q) {

@@ -49,10 +49,10 @@ public:
 private:
     float step(int side, std::int32_t previous, std::int32_t next) const;
     float finish(int side, std::int32_t last) const;
-    float loaded_score() const;
     // Follows all splits, child by child. `sums`: with what marginals() and draw() need.
     void follow(bool sums);
     void extend(std::size_t i, bool sums);
+    void follow_loaded(std::size_t i, const float* stay);
     void finish_sums();
     void build_lattice();
     std::int32_t at(std::size_t j) const noexcept { return j == 0 ? kStart : child_[j - 1]; }
@@ -76,9 +76,11 @@ private:
     std::int32_t parent_[2] = {kNone, kNone};
     std::vector<std::int32_t> child_;
     std::vector<std::uint8_t> held_by_, side_;
-    std::vector<float> content_[2];  // -inf where the child is no candidate of that parent
-    float top_ = 0;                  // best score in the layer at hand
-    std::vector<State> alive_[2];    // states of the layer at hand, by j
+    std::vector<float> content_[2];       // -inf where the child is no candidate of that parent
+    float top_ = 0;                       // best score in the layer at hand
+    float loaded_score_ = 0;              // of the loaded split so far
+    std::size_t loaded_end_[2] = {0, 0};  // where its chains end: behind child loaded_end_ - 1
+    std::vector<State> alive_[2];         // states of the layer at hand, by j
     std::vector<std::size_t> came_from_[2];
     std::vector<float> gain_[2];
     std::vector<Layer> layers_;

@@ -39,7 +39,7 @@ Time Model::since_arrival(std::int32_t p, std::int32_t next) const noexcept {
     return std::max<Time>(to - from, 0);
 }
 
-Model::Parts Model::parts(std::int32_t p, const Tip& tip, std::int32_t next) const {
+Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next) const {
     const auto& parent = parent_[p];
     if (next == kEnd && !parent.answered) return {};  // it may still go on: nothing is known about its end
     const auto previous = tip.latest;
