@@ -3,17 +3,18 @@ speeds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import binary_dilation, median_filter
+from scipy.ndimage import binary_dilation
 
 from tapscope.analyze.congestion import CongestionPoint, intervention, not_reached
 from tapscope.analyze.inside import Int, by_window
 from tapscope.analyze.load import window_edges
 from tapscope.analyze.node_work import NodeWork
 from tapscope.analyze.service_time import Float, ServiceTimes
+from tapscope.analyze.speeds import Speeds, two_speeds
 from tapscope.analyze.window_length import WindowLength, given, window_length
 from tapscope.analyze.windows import (
     FEWEST_WINDOWS,
@@ -29,12 +30,6 @@ WIDEST_NS = 100_000_000
 
 FINEST_NS = 10_000_000
 """And at least this: below, one call more or less decides what a window was."""
-
-LASTS = 7
-"""Full windows over which a speed is told by their majority."""
-
-NEAR_NS = 250_000_000
-"""A quiet window has the speed of the nearest full one, if that is no further away."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +87,10 @@ def node_state(work: NodeWork, *, width_ns: int | None = None, states_only: bool
     if point.reached:
         full &= inside.lowest(edges) >= point.n_star - 0.5
     speeds = speed_levels(rate, full)
-    if len(speeds.throughput) > 1 and not states_only:
+    if point.reached and not states_only:
         # The capacity of one speed times the stay of another is no number of calls.
-        found = [work.plateau_within(low, high, edges) for low, high in _eras(speeds, edges, state)]
-        point = _of_fastest(point, found)
+        stalled = intervals(edges, state == WindowState.STALLED)
+        point = _of_speeds(point, two_speeds(inside, work.units, stalled, point.n_star))
     completions = by_window(np.add, at.departed[at.by_end], left)
     normal = state == WindowState.NORMAL
     return NodeState(
@@ -124,35 +119,20 @@ def _correlation(a: Float, b: Float) -> float:
     return float(np.corrcoef(a, b)[0, 1])
 
 
-def _eras(speeds: SpeedLevels, edges: Int, state: NDArray[np.uint8]) -> list[tuple[Int, Int]]:
-    """Begins and ends of the stretches of each speed: windows whose nearest full window had it, as far as
-    NEAR_NS."""
-    width = int(edges[1] - edges[0])
-    full = np.flatnonzero(speeds.of_window >= 0)
-    # One window has few completions; a speed lasts for several.
-    speed = median_filter(speeds.of_window[full], LASTS, mode="nearest")
-    windows = np.arange(len(state))
-    behind = np.clip(np.searchsorted(full, windows), 0, len(full) - 1)
-    before = np.maximum(behind - 1, 0)
-    nearer = np.abs(full[before] - windows) <= np.abs(full[behind] - windows)
-    nearest = np.where(nearer, before, behind)
-    # A moment before and after another speed could be either.
-    sure = (speed[before] == speed[behind]) | (full[behind] == windows)
-    sure &= (np.abs(full[nearest] - windows) * width <= NEAR_NS) & (state != WindowState.STALLED)
-    return [intervals(edges, sure & (speed[nearest] == level)) for level in range(len(speeds.throughput))]
-
-
-def _of_fastest(whole: CongestionPoint, found: list[CongestionPoint]) -> CongestionPoint:
-    """The estimate at the highest speed that has one, for all speeds: servers do not change in number.
-
-    At its highest throughput a node ran at its highest speed for sure. A lower one may be a mixture: between
-    full windows nothing tells the speed, and a quiet node may have been faster.
-    """
-    known = [one for one in found if one.reached]
-    if not known:
+def _of_speeds(whole: CongestionPoint, found: Speeds | None) -> CongestionPoint:
+    """N* of a node that changes its speed, with the capacity at the higher one; as it was for any other."""
+    if found is None:
         return whole
-    each = ", ".join(f"{one.n_star:.3g} at {one.capacity:.3g} units/s" for one in known)
-    return replace(known[-1], reason=f"at the highest of {len(found)} speeds (N* at each: {each})")
+    slow, fast = found.capacity.tolist()
+    return CongestionPoint(
+        n_star=found.n_star,
+        low=found.low,
+        high=found.high,
+        reached=True,
+        slope=fast / found.n_star,
+        capacity=fast,
+        reason=f"at two speeds, {slow:.3g} units/s in {found.share[0]:.0%} of the time and {fast:.3g}",
+    )
 
 
 def _usual_rate(point: CongestionPoint, load: Float, rate: Float) -> float:

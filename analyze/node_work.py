@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tapscope.analyze.congestion import DRAWS, CongestionPoint, plateau
 from tapscope.analyze.inside import Int
@@ -63,15 +62,6 @@ class NodeWork:
         walk = steps(self.at.inside, self.units, left_out)
         return plateau(walk, self.seconds_per_unit, relative_error=self.relative_error, draws=draws)
 
-    def plateau_within(self, begin_ns: Int, end_ns: Int, edges_ns: Int) -> CongestionPoint:
-        """N* by what happened in some intervals of a run that lies between the first and the last edge."""
-        at = self.at
-        only = at.departed & _inside_any(at.begin_ns, begin_ns, end_ns)
-        seconds, error = self._per_unit(Quiet(at, only))
-        between = np.concatenate([edges_ns[:1], end_ns]), np.concatenate([begin_ns, edges_ns[-1:]])
-        worked = np.where(_inside_any(at.inside.end_ns, begin_ns, end_ns), self.units, 0.0)
-        return plateau(steps(at.inside, worked, between), seconds, relative_error=error)
-
     def _per_unit(self, quiet: Quiet) -> tuple[float, float]:
         """Mean stay of the mix of classes under low load, per unit of work; s; and its relative standard
         error.
@@ -91,9 +81,3 @@ class NodeWork:
             return float("nan"), 0.0
         error = float(np.sqrt(np.nansum((stays_ns * whole_stay.relative_error[column]) ** 2))) / total
         return total / units / 1e9, error
-
-
-def _inside_any(at_ns: Int, begin: Int, end: Int) -> NDArray[np.bool_]:
-    """Whether each time lies in one of the disjoint intervals, which are in order."""
-    row = np.searchsorted(begin, at_ns, side="right") - 1
-    return (row >= 0) & (at_ns < end[np.maximum(row, 0)]) if len(begin) else np.zeros(len(at_ns), np.bool_)

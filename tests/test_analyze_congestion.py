@@ -12,6 +12,7 @@ from tapscope.analyze.load import window_edges
 from tapscope.analyze.main_sequence import FullPeriods, Steps, main_sequence, steps
 from tapscope.analyze.node_state import node_state
 from tapscope.analyze.service_time import ServiceTimes
+from tapscope.analyze.speeds import two_speeds
 from tapscope.analyze.throughput import work_unit_ns, work_units
 from tapscope.analyze.window_length import window_length
 from tapscope.analyze.windows import WindowState, classify, intervals, speed_levels
@@ -41,9 +42,10 @@ def test_n_star_is_the_number_of_servers(servers: int, shape: float) -> None:
     assert found.low <= found.n_star <= found.high < 1.2 * found.low
 
 
-@pytest.mark.parametrize(("kind", "tolerance"), [("stops", 0.05), ("two classes", 0.05), ("two speeds", 0.1)])
-def test_n_star_is_the_number_of_servers_whatever_the_node_does_besides(kind: str, tolerance: float) -> None:
-    """With all steps of `node_state`: stops left out, classes in work units, one estimate per speed."""
+@pytest.mark.parametrize("kind", ["stops", "two classes", "two speeds"])
+def test_n_star_is_the_number_of_servers_whatever_the_node_does_besides(kind: str) -> None:
+    """With all steps of `node_state`: stops left out, classes in work units, two speeds told apart."""
+    tolerance = 0.05
     how = {
         "stops": {"stops": tuple((5.0 + 4 * k, 0.3) for k in range(9))},
         "two classes": {"service_s": (0.002, 0.008)},
@@ -57,6 +59,29 @@ def test_n_star_is_the_number_of_servers_whatever_the_node_does_besides(kind: st
     assert len(found.speeds.throughput) == (2 if kind == "two speeds" else 1)
     calls_follow, units_follow = found.follows
     assert units_follow > calls_follow if kind == "two classes" else units_follow > 0.5
+
+
+@pytest.mark.parametrize("servers", [1, 4, 16])
+@pytest.mark.parametrize("stops", [(), tuple((3.0 + 4 * k, 0.3) for k in range(9))], ids=["", "stops"])
+def test_two_speeds_have_one_n_star_and_two_capacities(
+    servers: int, stops: tuple[tuple[float, float]]
+) -> None:
+    queue = closed_loop(servers, (0.004,), 40, seed=5, speeds=(1.0, 0.55), stops=stops)
+    found = node_state(queue.work()).point
+    assert found.n_star == pytest.approx(servers, rel=0.07), found.reason
+    assert found.reason.startswith("at two speeds")
+    assert found.capacity == pytest.approx(servers / 0.004, rel=0.07)
+    assert 0.93 * found.low <= servers <= 1.07 * found.high
+    slow, _, fast = found.reason.removeprefix("at two speeds, ").partition(" of the time and ")
+    assert float(slow.split()[0]) / float(fast) == pytest.approx(0.55, abs=0.05)
+
+
+@pytest.mark.parametrize("how", [{}, {"shape": 20.0}, {"service_s": (0.002, 0.008)}], ids=str)
+@pytest.mark.parametrize("servers", [1, 8])
+def test_one_speed_is_not_taken_for_two(servers: int, how: dict[str, float]) -> None:
+    work = closed_loop(servers, seconds=40, seed=6, **({"service_s": (0.004,)} | how)).work()
+    none = np.zeros(0, dtype=np.int64)
+    assert two_speeds(work.at.inside, work.units, (none, none), work.point.n_star) is None
 
 
 def test_a_node_that_is_never_full_has_no_n_star() -> None:
