@@ -163,6 +163,22 @@ def test_calls_that_wait_in_the_server_agree_with_their_caller_s_log():
     assert found.stay_ns["caller_mean"] - found.stay_ns["tap_mean"] == pytest.approx(0.4 * MS, rel=0.3)
 
 
+def test_a_caller_s_log_with_a_part_of_the_calls_is_not_compared_and_its_share_is_named():
+    wire = [(begin, end + 60) for begin, end in _steady(11, 6.0)]
+    server = [(begin + 60, end) for begin, end in wire]
+    caller = [(begin - 0.2, end + 0.2) for begin, end in wire]
+    found = _agree(_compared(wire, server, caller[::3]), seconds=6.0)
+    assert found.caller_share == pytest.approx(1 / 3, abs=0.01)
+    assert [each.name for each in found.readings if "caller" in each.name or "sender" in each.name] == []
+    assert (found.between, found.agrees_with, found.failures) == (None, "", [])
+    assert found.undecided[0].startswith("the caller's log has 33 % of the calls and is not compared")
+    # That a tap sees calls stay shorter than their server says is no matter of the caller.
+    shorter = _agree(_compared(server, wire, caller[::3]), seconds=6.0)
+    assert (bool(shorter.failures), shorter.undecided) == (True, [])
+    whole = _agree(_compared(wire, server, caller[: len(caller) * 39 // 40]), seconds=6.0)
+    assert (whole.caller_is_partial, whole.agrees_with) == (False, "caller")
+
+
 def _nested(mean_ms: float, way_ms: float):
     """Stays at the server, on the wire and for the caller, each `way_ms` on either side around the last."""
     random = np.random.default_rng(12)

@@ -177,6 +177,19 @@ def test_a_line_that_is_too_long_is_a_lost_line(traced, logs, monkeypatch):
     assert found.verdict == "passed"
 
 
+def test_an_application_that_logs_a_third_of_its_statements_decides_nothing(traced, whole, logs):
+    edit(logs / "tomcat" / "statements.tsv", lambda lines: [lines[0], *lines[1::3]])
+    found = validate(traced, logs)
+    db, before = found.tiers[2], whole.tiers[2]
+    assert before.caller_share > 0.98
+    assert db.caller_share == pytest.approx(1 / 3, abs=0.02)
+    assert db.stay_ns["log_mean"] < db.stay_ns["tap_mean"], "the slow log lacks what the wire sees"
+    assert (found.verdict, found.exit_code, found.failures) == ("undecided", ExitCode.LOW_QUALITY, [])
+    (why,) = found.undecided
+    assert why.startswith(f"db: the caller's log has {100 * db.caller_share:.0f} % of the calls")
+    assert [tier.caller_is_partial for tier in found.tiers] == [False, False, True]
+
+
 def test_missing_and_repeated_ids_are_counted(traced, whole, logs):
     pick = random.Random(6)
 

@@ -61,7 +61,8 @@ class Between:
 
 
 MOST_WITHOUT_CALLER = 0.05
-"""Share of a server's calls that may lack their caller's record for the reading by senders."""
+"""Share of a server's calls that may lack their caller's record, or the caller's log says nothing about the
+queue. An application that logs its statements lacks the other calls that its middleware gets."""
 
 SILENT_STAMPS = 40
 """By chance a log has no stamp where forty are usual once in 10^17 times."""
@@ -78,7 +79,9 @@ class TierAgreement:
     """One tier. `windows` has one row per window of the capture: window_ns, width_ns, and for tap, log (the
     server's own) and, where there is one, caller: load, max, arrivals, completions, by the tap's clock.
     left_out says why a window was not compared ('' = compared). lag_ns, caller_lag_ns : shift at which the
-    queue lengths are most alike, as stamped. agrees_with : a key of verdict.AGREES; '' = it does not
+    queue lengths are most alike, as stamped. caller_share : calls in the caller's log for each in the
+    server's, in the windows that both know; None: no such log. One that has only a part of the calls
+    (`caller_is_partial`) is in no reading. agrees_with : a key of verdict.AGREES; '' = it does not
     agree."""
 
     tier: str
@@ -94,9 +97,15 @@ class TierAgreement:
     windows_left_out: dict[str, int]
     calls: dict[str, int]
     stay_ns: dict[str, float]
+    caller_share: float | None = None
     agrees_with: str = ""
     failures: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+
+    @property
+    def caller_is_partial(self) -> bool:
+        """Does its caller's log hold only a part of the tier's calls?"""
+        return is_partial(self.caller_share)
 
     def reading(self, name: str) -> Reading | None:
         """The reading of this name."""
@@ -125,16 +134,25 @@ def agree(
     tap_arrive, tap_depart = compared.tap_arrive, compared.tap_depart
     first, last = _common_time(compared, log.arrive, log.depart, capture_ns)
     left_out = np.full(len(edges) - 1, "", dtype=object)
-    for each in (log, caller):
-        if each is not None:
-            left_out[touched(edges, *silences(each.arrive, each.depart, tap_arrive))] = "log_silent"
+    left_out[touched(edges, *silences(log.arrive, log.depart, tap_arrive))] = "log_silent"
     left_out[touched(edges, gaps["begin_ns"], gaps["end_ns"])] = "log_loss"
     left_out[touched(edges, holes["begin_ns"], holes["end_ns"])] = "capture_loss"
     unsure = np.array(aligned.unsure, dtype=np.int64).reshape(-1, 2)
     left_out[touched(edges, unsure[:, 0], unsure[:, 1])] = "clock_step"
     left_out[(edges[:-1] < first) | (edges[1:] > last)] = "edge"
-    used = np.asarray(left_out == "", dtype=bool)
     sides = {"tap": _sides(tap_arrive, tap_depart, edges), "log": _sides(log.arrive, log.depart, edges)}
+    share, known = None, np.zeros(len(edges) - 1, dtype=bool)
+    if caller is not None:
+        silent = touched(edges, *silences(caller.arrive, caller.depart, tap_arrive))
+        caller_first, caller_last = _common_time(compared, caller.arrive, caller.depart, capture_ns)
+        known = (left_out == "") & (edges[:-1] >= caller_first) & (edges[1:] <= caller_last)
+        caller_side = _sides(caller.arrive, caller.depart, edges)
+        share = _share(caller_side["arrivals"], sides["log"]["arrivals"], known & ~silent)
+        if not is_partial(share):
+            left_out[silent & (left_out == "")] = "log_silent"
+            known &= ~silent
+            sides["caller"] = caller_side
+    used = np.asarray(left_out == "", dtype=bool)
     readings = []
     departures = bool(np.any(log.depart >= 0))
     if departures:
@@ -143,10 +161,7 @@ def agree(
         readings.append(reading("concurrent_as_stamped", sides["tap"]["load"][used], stamped["load"][used]))
     readings.append(reading("started", sides["tap"]["arrivals"][used], sides["log"]["arrivals"][used]))
     between = None
-    if caller is not None:
-        sides["caller"] = _sides(caller.arrive, caller.depart, edges)
-        caller_first, caller_last = _common_time(compared, caller.arrive, caller.depart, capture_ns)
-        known = used & (edges[:-1] >= caller_first) & (edges[1:] <= caller_last)
+    if caller is not None and "caller" in sides:
         readings += _readings_by_caller(sides, known)
         if departures:
             readings += _readings_by_senders(aligned, sides, edges, known, position_ns)
@@ -177,12 +192,25 @@ def agree(
             "tap_mean": _mean_stay(tap_arrive, tap_depart, first, last),
             "log_mean": _mean_stay(log.arrive, log.depart, first, last),
         },
+        caller_share=share,
     )
     if caller is not None:
         result.calls["caller"] = _within(caller.arrive, first, last)
         result.calls["without_caller"] = int(np.count_nonzero(aligned.caller_of < 0))
+    if caller is not None and "caller" in sides:
         result.stay_ns["caller_mean"] = _mean_stay(caller.arrive, caller.depart, first, last)
     return result
+
+
+def is_partial(share: float | None) -> bool:
+    """Is a caller's log with this share of the calls only a part?"""
+    return share is not None and share < 1 - MOST_WITHOUT_CALLER
+
+
+def _share(caller: Ints, log: Ints, windows: Bools) -> float | None:
+    """Arrivals by the caller's log for each by the server's, in these windows; None where there are none."""
+    calls = int(log[windows].sum())
+    return int(caller[windows].sum()) / calls if calls else None
 
 
 def _readings_by_caller(sides: dict[str, dict[str, NDArray[Any]]], used: Bools) -> list[Reading]:

@@ -20,14 +20,17 @@ class Thresholds:
       between wire and log stamp are a large part of each stay).
     * The same with the log of the tier's caller; or by the stamps of the senders, caller and server, as they
       are or with their usual way to the wire taken off.
-    * Call by call, of requests matched by ID: in the share `inside` of them the wire's times lie between the
-      stamps of caller and server, and are on average so near to one of these stamps that the stay may be
-      wrong by no more than `bias_percent`.
+    * Call by call, of requests matched by ID, which must be the share `matched` of the calls: in the share
+      `inside` of them the wire's times lie between the stamps of caller and server, and are on average so
+      near to one of these stamps that the stay may be wrong by no more than `bias_percent`.
     * The tap lies between the two logs in at least the share `inside` of the windows, tap and server's log
       count the same calls to `calls_percent`, and the logs' means are no further apart than
       `bracket_percent` of the tap's. A server stamps a call when a thread takes it up, its caller when it
       hands it over; what waits in between is at the server by the wire, and only there. Logs that are
       further apart cannot confirm the tap: the tier is undecided.
+
+    A caller's log that holds only a part of the calls is not compared. A tap that sees calls stay longer than
+    the server's own log is then undecided, since what waited for a thread is in neither.
 
     windows : fewer than this many cannot decide anything
     paths_percent : where the true paths are known, completeness and accuracy of the paths must be at least
@@ -39,6 +42,7 @@ class Thresholds:
     bias_percent: float = 5.0
     bias_calls: float = 0.05
     inside: float = 0.98
+    matched: float = 0.8
     calls_percent: float = 1.0
     bracket_percent: float = 20.0
     windows: int = 20
@@ -94,6 +98,13 @@ def judge(result: TierAgreement, requests: RequestAgreement | None, thresholds: 
     if "calls" in thresholds.by and requests is not None and _call_by_call(result, requests, thresholds):
         result.agrees_with = "calls"
         return
+    if failures and result.caller_is_partial and concurrent.bias > 0:
+        # What waits for a thread is at the server by the wire and not in its log: only the caller could tell.
+        share = 100 * (result.caller_share or 0)
+        result.undecided.append(
+            f"the caller's log has {share:.0f} % of the calls and is not compared; " + ", ".join(failures)
+        )
+        return
     between = result.between
     if "between" in thresholds.by and between is not None and between.windows >= thresholds.windows:
         tap, log = result.calls["tap"], result.calls["log"]
@@ -133,6 +144,8 @@ def _call_by_call(result: TierAgreement, requests: RequestAgreement, thresholds:
     tap, log = result.calls["tap"], result.calls["log"]
     same_calls = abs(tap - log) * 100 <= thresholds.calls_percent * log
     near = requests.near
+    if requests.matched < thresholds.matched * (requests.matched + requests.log_only):
+        return False
     if not same_calls or near is None or near.calls < (1 - thresholds.calls_percent / 100) * requests.matched:
         return False
     wrong_ns = near.mean_arrive_ns + near.mean_depart_ns
