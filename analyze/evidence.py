@@ -118,6 +118,8 @@ def node_evidence(
     dropped = syns_without_answer(connections)
     hit = dropped[np.isin(connections["server_addr"][dropped], addresses)]
     found["refused"] = _count(connections["syn_ns"][hit], edges)
+    asked = connections["syn_ns"][np.isin(connections["server_addr"], addresses)]
+    found["attempts"] = _count(np.sort(asked), edges)
     again = read.resent
     again = again[(calls["server_node"][again] == node) | (calls["client_node"][again] == node)]
     found["resent"] = mean_inside(stay.begin_ns[again], stay.end_ns[again], edges)

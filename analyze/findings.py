@@ -210,12 +210,10 @@ class _Search:
             mechanisms=[] if verdict is None else verdict.mechanisms,
             ruled_out=[] if verdict is None else verdict.ruled_out,
             ranking=[] if verdict is None else _ranking(verdict),
-            began=None if verdict is None else self._began(episode, slowed, verdict.mechanisms, before_ns),
+            began=None if verdict is None else self._began(episode, slowed, verdict, before_ns),
         )
 
-    def _began(
-        self, episode: Episode, node: int, mechanisms: list[Mechanism], before_ns: int
-    ) -> Onset | None:
+    def _began(self, episode: Episode, node: int, verdict: _Verdict, before_ns: int) -> Onset | None:
         """When the cause began, by the pace of the node whose queue grew."""
         if node not in self.paces:
             load = next(one for one in self.loads if one.node == node)
@@ -223,8 +221,16 @@ class _Search:
         begin = episode.begin_ns
         since = max(begin - BACK_NS, min(before_ns, begin - SPLIT_NS))
         until = min(episode.end_ns, begin + AHEAD_NS)
+        first = verdict.mechanisms[0] if verdict.mechanisms else None
+        if first is not None and first.metric in LOGGED:
+            # Not before the log says so, give or take a window.
+            track, scene = verdict.ranker.tracks[first.metric], verdict.case.scene
+            risen = np.flatnonzero(track.metric.beyond(track.values[scene.at], scene.limit(track)))
+            if len(risen):
+                since = max(since, int(self.edges[scene.first + risen[0]]) - self.width_ns)
+                until = max(until, since + AHEAD_NS)
         pace = self.paces[node]
-        if mechanisms and mechanisms[0].name in OF_ARRIVALS:
+        if first is not None and first.name in OF_ARRIVALS:
             return pace.rushed(since, until) or pace.slowed(since, until)
         return pace.slowed(since, until)
 

@@ -195,7 +195,8 @@ def _stood_still(case: Case) -> Result:
     halted = int(case.seen.series["stalled"][case.scene.at].sum())
     # Some calls that are held up while others go on are no halt of the node: it would stop them all.
     # And calls that always take long leave a node without completions, too.
-    directness = 0.65 * (1 - case.apart) * case.overdue
+    # Nor are the first moments of a crowd one.
+    directness = 0.65 * (1 - case.apart) * case.overdue * (1 - 0.5 * _crowding(case))
     return (
         directness * best.score,
         f"nothing was completed in {halted} windows although calls were inside; {best.said()}",
@@ -225,10 +226,16 @@ def _loss(case: Case) -> Result:
     return 0.6 * best.score * (1 - held_up), best.said(), "resent"
 
 
-def _bursting(case: Case) -> float:
-    """How much speaks for more arrivals: twice the usual ones and three calls, at least."""
-    best = case.best("arrivals")
+def _bursting(case: Case, name: str = "arrivals") -> float:
+    """How much speaks for more arrivals: twice the usual ones and three, at least."""
+    best = case.best(name)
     return best.score if best is not None and best.level >= 2 * best.usual + 3 else 0.0
+
+
+def _crowding(case: Case) -> float:
+    """How much speaks for a crowd: more clients than usual ask for connections, which does not depend on what
+    the node does with them."""
+    return _bursting(case, "attempts")
 
 
 def _burst(case: Case) -> Result:
@@ -240,12 +247,12 @@ def _burst(case: Case) -> Result:
 
 
 def _overflow(case: Case) -> Result:
-    """A consequence of whatever held the node up; but of a burst that a larger queue would have held, the
+    """A consequence of whatever held the node up; but of a crowd that a larger queue would have held, the
     limit is the cause."""
     best = case.best("refused")
     if best is None:
         return None
-    return (0.5 + 0.1 * _bursting(case)) * best.score, best.said(), "refused"
+    return (0.5 + 0.3 * _crowding(case)) * best.score, best.said(), "refused"
 
 
 TESTS: dict[str, Callable[[Case], Result]] = {

@@ -187,6 +187,7 @@ METRICS: dict[str, Metric] = {
     "pool": Metric("calls open to the node below, of the most that ever were", "", full=1, own=True),
     "waiting": Metric("calls that wait for the nodes below", "calls", least=3, own=True),
     "resent": Metric("calls under way with segments sent again", "calls", full=0.5, own=True),
+    "attempts": Metric("connections asked for", "connections", least=5, own=True),
     "refused": Metric("connections whose first SYN got no answer", "connections", full=1, own=True),
 }
 """By the name that `Evidence.series` has for it. A metric without places comes from the tap, or from other

@@ -158,7 +158,7 @@ CASES = {
     "connection or thread limit": {"pool": series(0.3, 1.0), "most_below": {"db": 8}, "stalled": halted()},
     "network loss": {"resent": series(0.0, 3.0)},
     "workload burst": {"arrivals": series(20, 90), "saturated": series(1, 99), "refused": series(0)},
-    "accept queue overflow": {"arrivals": series(20, 90), "refused": series(0, 4)},
+    "accept queue overflow": {"arrivals": series(20, 90), "attempts": series(5, 90), "refused": series(0, 4)},
     "wait for the nodes below": {"waiting": series(1, 30), "pool": series(0.3)},
 }
 
@@ -204,6 +204,13 @@ def test_calls_that_write_and_wait_point_to_the_disk_and_others_to_a_lock() -> N
 def test_connections_that_were_turned_away_are_a_consequence_not_the_cause() -> None:
     found, _ = recognised(HIT, refused=series(0, 9), stalled=halted())
     assert [one.name for one in found][:2] == ["node stood still", "accept queue overflow"]
+    found, _ = recognised(HIT, refused=series(0, 9), stalled=halted(), attempts=series(5))
+    assert [one.name for one in found][:2] == ["node stood still", "accept queue overflow"]
+
+
+def test_a_crowd_that_is_turned_away_overflows_the_queue_however_still_the_node_seems() -> None:
+    found, _ = recognised(HIT, refused=series(0, 130), stalled=halted(), attempts=series(5, 200))
+    assert [one.name for one in found][:2] == ["accept queue overflow", "node stood still"]
 
 
 def test_what_no_log_tells_is_neither_found_nor_ruled_out() -> None:
