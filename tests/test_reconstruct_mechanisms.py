@@ -185,6 +185,11 @@ def test_a_queue_without_order_is_not_taken_for_one():
     assert made.right[made.probability >= 0.99].mean() >= 0.99
 
 
+def test_what_no_two_requests_can_mend_is_mended_by_another_attempt():
+    """Several requests, each with the calls of the next: without another attempt 95.8 % are right."""
+    assert score(_pool_that_runs_dry(seed=32, fair=False), EvidenceMode.TIMING).edges >= 0.97
+
+
 def test_avatica_lends_the_connection_that_its_calls_name():
     """Two TCP connections carry three logical ones; a call that names none keeps its TCP connection."""
     slot = _native.slot_of_name(CONNECTION_NAME)

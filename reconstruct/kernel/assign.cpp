@@ -11,6 +11,8 @@
 #include "model.hpp"
 #include "nearness.hpp"
 #include "pair.hpp"
+#include "pieces.hpp"
+#include "random.hpp"
 
 namespace tapscope::match {
 namespace {
@@ -25,21 +27,9 @@ constexpr float kReach = 8.0f;       // nats: see nearness.hpp
 // how sure it is wants much less.
 constexpr float kTemperToDecide = 0.7f, kTemperToDoubt = 0.3f;
 constexpr int kBurnIn = 4;  // draws that are not counted, where the model is known already
-constexpr std::uint64_t kSeed = 0x7A705C09E;
-
-class Random {  // splitmix64
-public:
-    double operator()() noexcept {  // [0, 1)
-        state_ += 0x9E3779B97F4A7C15ull;
-        std::uint64_t x = state_;
-        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-        x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-        return static_cast<double>((x ^ (x >> 31)) >> 11) * 0x1p-53;
-    }
-
-private:
-    std::uint64_t state_ = kSeed;
-};
+// What is left of all evidence where chains are scattered for another attempt: enough to keep what is plain.
+constexpr float kScatter = 0.15f;
+constexpr int kAttempts = 2;  // of that kind, at the best assignment
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
     Problem out;
@@ -62,6 +52,7 @@ public:
           split_(problem_, candidates_, model_),
           exchange_(problem_, candidates_, model_),
           nearness_(problem_, candidates_, model_),
+          pieces_(problem_, candidates_, model_),
           chains_(candidates_) {}
 
     Assignment run(const Problem& stretch, const std::vector<float>& idle) {
@@ -92,7 +83,6 @@ public:
         content_.score_all();
         chains_.forget();
         nearness_.forget();
-        climb(options_.max_sweeps);
         const auto draws = decide();
         return whole(weigh(draws));
     }
@@ -128,19 +118,46 @@ private:
             reestimate();
         }
         climb(options_.max_sweeps);
+        attempt([&] { set_out(); });
+        attempt([&] { scatter(); });
         reestimate();
     }
 
-    // A first assignment by a model that is good already. Sharp gaps would hold it where the forward pass has left it,
-    // which knew only the past: so at first they count for little.
-    void place() {
+    // A forward pass by a model that is good already. Sharp gaps would hold it where it has left the chains, as it knew
+    // only the past: so at first they count for little.
+    void set_out() {
         forward();
         model_.temper_gaps(kTemperToDoubt);
         climb(2);
         model_.temper_gaps(kTemperToDecide);
+        chains_.forget();
+    }
+
+    // Where no pair of parents can gain, four may: what each of them lacks is with the next one. So the chains are
+    // drawn again with most of the evidence set aside, and climb from there.
+    void scatter() {
+        split_.weigh_evidence(kScatter);
+        for_pairs([&](std::int32_t p, std::int32_t q) {
+            if (split_.draw(random_)) chains_.take(p, q, split_);
+        });
+        split_.weigh_evidence(1.0f);
+    }
+
+    // Another attempt, from where `leave` leaves the chains. Its better pieces are taken.
+    template <class Leave>
+    void attempt(Leave&& leave) {
+        if (stop_) return;
+        const auto known = chains_.parent_of();
+        leave();
+        climb(options_.max_sweeps);
+        chains_.restore(pieces_.best(known, chains_.parent_of()));
+        if (pieces_.gain() > 0) climb(options_.max_sweeps);
+    }
+
+    void place() {
+        set_out();
         model_.rank(chains_.parent_of());
         nearness_.forget_starts();
-        chains_.forget();
         climb(options_.max_sweeps);
         find_live_pairs();
         for (int round = 0; round < kBurnIn && !stop_; ++round) draw();
@@ -156,13 +173,16 @@ private:
         }
     }
 
-    // How often each candidate was drawn, over options_.draws draws; then the best assignment near the last estimate.
+    // The best assignment near the last estimate; then how often each candidate is drawn, over options_.draws draws
+    // from there.
     std::vector<std::uint16_t> decide() {
+        climb(options_.max_sweeps);
+        for (int round = 0; round < kAttempts; ++round) attempt([&] { scatter(); });
         std::vector<std::uint16_t> drawn(candidates_.parent.size(), 0);
-        const auto start = chains_.parent_of();
+        const auto best = chains_.parent_of();
         model_.temper_gaps(kTemperToDoubt);
         find_live_pairs();
-        moving_.assign(start.size(), 0);
+        moving_.assign(best.size(), 0);
         std::vector<std::int32_t> moving;  // children of some live pair: among these parents they stay
         for (const auto& [p, q] : live_) {
             for (const auto owner : {p, q}) {
@@ -176,11 +196,7 @@ private:
             draw();
             for (const auto c : moving) ++drawn[candidates_.find(c, chains_.parent_of()[c])];
         }
-        chains_.restore(start);
-        chains_.forget();
-        model_.temper_gaps(kTemperToDecide);
-        climb(options_.max_sweeps);
-        model_.temper_gaps(kTemperToDoubt);
+        chains_.restore(best);
         return drawn;
     }
 
@@ -365,6 +381,7 @@ private:
     PairSplit split_;
     ChainExchange exchange_;
     Nearness nearness_;
+    Pieces pieces_;
     Chains chains_;
     std::vector<Pair> live_;
     std::vector<std::uint8_t> moving_;  // by child: whether draws could move it

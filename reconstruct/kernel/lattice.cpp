@@ -23,20 +23,21 @@ auto order(const Tip& tip) { return std::tie(tip.last, tip.latest, tip.called); 
 
 float Lattice::step(int side, const Tip& tip, std::int32_t next) const {
     const auto p = parent_[side];
-    return p == kNone ? model_->orphan(next) : model_->step(p, tip, next);
+    return weight_ * (p == kNone ? model_->orphan(next) : model_->step(p, tip, next));
 }
 
 float Lattice::finish(const State& state) const {
     float score = 0;
     for (int side = 0; side < 2; ++side) {
-        if (parent_[side] != kNone) score += model_->step(parent_[side], state.tip[side], kEnd);
+        if (parent_[side] != kNone) score += weight_ * model_->step(parent_[side], state.tip[side], kEnd);
     }
     return score;
 }
 
-void Lattice::build(const Model& model, const std::vector<std::int32_t>& child,
+void Lattice::build(const Model& model, float weight, const std::vector<std::int32_t>& child,
                     const std::vector<std::uint8_t>& loaded, Side first, Side second) {
     model_ = &model;
+    weight_ = weight;
     child_ = &child;
     loaded_ = &loaded;
     parent_[0] = first.parent;

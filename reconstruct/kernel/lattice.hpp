@@ -18,13 +18,14 @@ namespace tapscope::match {
 
 class Lattice {
 public:
-    // Content is added to each step; -inf where the child is no candidate of that side. The arguments must outlive it.
+    // Content is added to each step, which counts `weight` times; -inf where the child is no candidate of that side. The
+    // arguments must outlive it.
     struct Side {
         std::int32_t parent;  // kNone: nobody, who takes orphans
         const std::vector<float>& content;
     };
 
-    void build(const Model& model, const std::vector<std::int32_t>& child,
+    void build(const Model& model, float weight, const std::vector<std::int32_t>& child,
                const std::vector<std::uint8_t>& loaded, Side first, Side second);
 
     // Best split. Returns its score minus the score of the loaded one.
@@ -58,6 +59,7 @@ private:
     float finish(const State& state) const;
 
     const Model* model_ = nullptr;
+    float weight_ = 1.0f;
     const std::vector<std::int32_t>* child_ = nullptr;
     const std::vector<std::uint8_t>* loaded_ = nullptr;
     std::int32_t parent_[2] = {kNone, kNone};

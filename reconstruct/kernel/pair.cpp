@@ -37,7 +37,7 @@ bool PairSplit::load(std::int32_t p, std::int32_t q, const std::vector<std::int3
                 continue;
             }
             const auto where = candidates_.find(c, parent_[side]);
-            content_[side][i] = where < 0 ? kImpossible : candidates_.content[where];
+            content_[side][i] = where < 0 ? kImpossible : weight_ * candidates_.content[where];
         }
         movable = movable || (content_[0][i] > kImpossible && content_[1][i] > kImpossible);
     }
@@ -50,17 +50,17 @@ void PairSplit::build_lattice() {
     const auto side = [&](int x) {
         return Lattice::Side{parent_[x] == kNobody ? kNone : parent_[x], content_[x]};
     };
-    lattice_.build(model_, child_, held_by_, side(0), side(1));
+    lattice_.build(model_, weight_, child_, held_by_, side(0), side(1));
 }
 
 float PairSplit::step(int side, std::int32_t previous, std::int32_t next) const {
     const auto p = parent_[side];
-    return p == kNobody ? model_.orphan(next) : model_.step(p, previous, next);
+    return weight_ * (p == kNobody ? model_.orphan(next) : model_.step(p, previous, next));
 }
 
 float PairSplit::finish(int side, std::int32_t last) const {
     const auto p = parent_[side];
-    return p == kNobody ? 0.0f : model_.step(p, last, kEnd);
+    return p == kNobody ? 0.0f : weight_ * model_.step(p, last, kEnd);
 }
 
 void PairSplit::follow(bool sums) {

@@ -44,6 +44,9 @@ public:
     template <class Uniform>
     bool draw(Uniform&& uniform);
 
+    // How much all evidence counts in the splits that are loaded from now on, 0 to 1.
+    void weigh_evidence(float weight) noexcept { weight_ = weight; }
+
     std::uint64_t too_large() const noexcept { return too_large_; }
 
 private:
@@ -88,6 +91,7 @@ private:
     std::vector<double> switch_weight_, finish_weight_, backward_[2];
     bool listed_ = false;  // one of the two fans out: the lattice answers
     Lattice lattice_;
+    float weight_ = 1.0f;
     std::uint64_t too_large_ = 0;
 };
 

@@ -118,19 +118,26 @@ void compare_with_twin(unsigned seed) {
     for (std::size_t i = 0; i < n; ++i)
         expect_near(marginal[i], to_second[i] / total, 1e-3, "marginal", seed);
 
-    std::map<unsigned, int> drawn;
-    constexpr int kDraws = 4000;
-    for (int k = 0; k < kDraws; ++k) {
-        pair.draw([&] { return std::uniform_real_distribution<double>()(random); });
-        unsigned split = 0;
-        for (std::size_t i = 0; i < n; ++i) split |= static_cast<unsigned>(pair.side()[i]) << i;
-        ++drawn[split];
-    }
-    for (const auto& [split, weight] : probability) {
-        const double p = weight / total;
-        const double bound = 5 * std::sqrt(p * (1 - p) / kDraws) + 1e-3;
-        expect_near(drawn[split] / static_cast<double>(kDraws), p, bound, "share of a split among the draws",
-                    seed);
+    // With all evidence, and with a part of it, which makes the draws bolder.
+    for (const float counts : {1.0f, 0.4f}) {
+        pair.weigh_evidence(counts);
+        pair.load(0, 1, held[0], held[1]);
+        std::map<unsigned, int> drawn;
+        constexpr int kDraws = 4000;
+        for (int k = 0; k < kDraws; ++k) {
+            pair.draw([&] { return std::uniform_real_distribution<double>()(random); });
+            unsigned split = 0;
+            for (std::size_t i = 0; i < n; ++i) split |= static_cast<unsigned>(pair.side()[i]) << i;
+            ++drawn[split];
+        }
+        double all = 0;
+        for (const auto& [split, weight] : probability) all += std::pow(weight, counts);
+        for (const auto& [split, weight] : probability) {
+            const double p = std::pow(weight, counts) / all;
+            const double bound = 5 * std::sqrt(p * (1 - p) / kDraws) + 1e-3;
+            expect_near(drawn[split] / static_cast<double>(kDraws), p, bound,
+                        "share of a split among the draws", seed);
+        }
     }
 }
 
