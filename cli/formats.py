@@ -37,7 +37,8 @@ TABLE_MEANING = {
     "host_table": "one table made from a host log",
     "host_column": "one column of such a table",
     "host_clock": "how a host's clock runs against the tap's; times in host tables stay as they were logged",
-    "event_call": "one call as a server's own log (event monitor) tells it",
+    "event_text": "texts that event_call_row repeats",
+    "event_call_row": "one call of the view event_call, its texts as numbers",
     "event_load": "one tier in one window: by its event monitor, and by the tap beside it",
     "agreement": "results of `tapscope validate`, one figure per row",
     "span": "one row of an imported span table (`tapscope trace --spans`)",
@@ -47,6 +48,7 @@ TABLE_MEANING = {
     ),
 }
 VIEW_MEANING = {
+    "event_call": "one call as a server's own log (event monitor) tells it",
     "v_connection": "connections with texts",
     "v_message": "messages with addresses and texts",
     "v_call": "calls with addresses, texts and node names",
@@ -102,7 +104,6 @@ COLUMN_MEANING = {
     "event_call.tier": ("", "tier whose log it is"),
     "event_call.host": ("", "host of the log"),
     "event_call.request_id": ("", "request ID that reaches every tier; '' none"),
-    "event_call.ordinal": ("", "n-th call with this ID in this tier; -1 not counted"),
     "event_call.class": ("", "kind of request as the log names it"),
     "event_call.arrive_ns": ("ns", "upstream arrival, by the log's clock"),
     "event_call.downstream_send_ns": ("ns", "first sending to the next tier; -1 none"),
@@ -110,6 +111,9 @@ COLUMN_MEANING = {
     "event_call.depart_ns": ("ns", "upstream departure; -1 not logged"),
     "event_call.status": ("", "status or error code; -1 none"),
     "event_call.detail": ("", "file and line"),
+    "event_text.text": ("", "the text"),
+    "event_call_row.file": ("", "id of the log's file name in event_text"),
+    "event_call_row.line": ("", "line of that file, from 1"),
     "event_load.tier": ("", "tier"),
     "event_load.window_ns": ("ns", "start of the window"),
     "event_load.width_ns": ("ns", "width of the window"),
@@ -171,6 +175,11 @@ COLUMN_MEANING = {
     "span_link.parent_message_id": ("", "id of the parent; NULL when root or unknown"),
     "span_link.runner_up_message_id": ("", "id of the second best parent; NULL none"),
 }
+for _name in ("tier", "host", "request_id", "class"):
+    _unit, _meaning = COLUMN_MEANING[f"event_call.{_name}"]
+    COLUMN_MEANING[f"event_call_row.{_name}"] = (_unit, f"id in event_text: {_meaning}")
+for _name in ("arrive_ns", "downstream_send_ns", "downstream_receive_ns", "depart_ns", "status"):
+    COLUMN_MEANING[f"event_call_row.{_name}"] = COLUMN_MEANING[f"event_call.{_name}"]
 """(unit, meaning) of columns that are no contract columns."""
 
 VIEW_COLUMN = {
@@ -345,6 +354,8 @@ def _view_column(view: str, name: str) -> tuple[str, str]:
         return unit, f"{prefix}: {meaning}" + ("; NULL when root or unknown" if prefix == "parent" else "")
     if view in ("v_link", "v_span_link") and name == "kind":
         return "", "root, linked or unknown"
+    if f"{view}.{name}" in COLUMN_MEANING:
+        return COLUMN_MEANING[f"{view}.{name}"]
     if name in VIEW_COLUMN:
         return VIEW_COLUMN[name]
     contracts = ("connections", "messages", "calls", "nodes", "links", "traces", "loads")

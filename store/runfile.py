@@ -22,6 +22,7 @@ from tapscope.store import schema, tables
 from tapscope.store.blocks import LAYOUT, covered, drop_blocks, read_blocks, write_blocks
 from tapscope.store.dynamic import DynamicTable, read_dynamic, read_dynamic_tables, write_dynamic
 from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.event_calls import replace_event_calls
 from tapscope.store.packed import LEAST_ROWS, packable, read_packed
 from tapscope.store.sources import source_id
 
@@ -40,8 +41,11 @@ SQL_NAME = {
 }
 """Name of a contract table in SQLite (singular)."""
 
-TEXT_TABLES = ("event_call", "event_load", "agreement", "span", "annotation", "host_clock")
+TEXT_TABLES = ("event_load", "agreement", "span", "annotation", "host_clock")
 """Static tables with text columns, written and read by column with `write_columns` and `read_columns`."""
+
+TEXT_VIEWS = ("event_call",)
+"""What `read_columns` reads, too; written with `write_event_calls`."""
 
 
 class RunFile:
@@ -214,12 +218,17 @@ class RunFile:
         first, last = self.sql(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})")[0]
         if first is None:
             return None
-        if set(dtypes) <= set(LAYOUT.get(table, ())) and covered(self._connection, table) == last + 1:
-            found = read_blocks(self.path, table, dtypes, last + 1)
-        elif last - first >= LEAST_ROWS and packable(dtypes):
-            found = read_packed(self.path, table, dtypes, first, last)
-        else:
+        in_blocks = covered(self._connection, table) == last + 1
+        blocked = {
+            name: dtype for name, dtype in dtypes.items() if in_blocks and name in LAYOUT.get(table, ())
+        }
+        rest = {name: dtype for name, dtype in dtypes.items() if name not in blocked}
+        if rest and not (last - first >= LEAST_ROWS and packable(rest)):
             return None
+        found = read_blocks(self.path, table, blocked, last + 1) if blocked else {}
+        if rest:
+            found |= read_packed(self.path, table, rest, first, last)
+        found = {name: found[name] for name in dtypes}
         # Somebody wrote meanwhile: the blocks may not belong together.
         return found if self.sql("PRAGMA data_version") == version else None
 
@@ -311,10 +320,15 @@ class RunFile:
         self._replace(name, ("id", *columns), zip(range(len(lists[0]) if lists else 0), *lists, strict=True))
         return len(lists[0]) if lists else 0
 
+    def write_event_calls(self, columns: Mapping[str, NDArray[Any]], texts: Sequence[str]) -> None:
+        """Replace the calls by the servers' logs (event_calls.COLUMNS)."""
+        with self.transaction() as connection:
+            replace_event_calls(connection, columns, texts)
+
     def read_columns(self, name: str, where: str = "", params: Sequence[Any] = ()) -> dict[str, list[Any]]:
-        """Columns of one of TEXT_TABLES as lists, in order of id."""
-        if name not in TEXT_TABLES:
-            raise ValueError(f"{name} is not one of {TEXT_TABLES}")
+        """Columns of one of TEXT_TABLES and TEXT_VIEWS as lists, in order of id."""
+        if name not in (*TEXT_TABLES, *TEXT_VIEWS):
+            raise ValueError(f"{name} is not one of {(*TEXT_TABLES, *TEXT_VIEWS)}")
         with schema.explained(self.path):
             condition = f" WHERE {where}" if where else ""
             cursor = self._connection.execute(f"SELECT * FROM {name}{condition} ORDER BY id", params)

@@ -130,12 +130,13 @@ def test_small_tables_round_trip(run):
 
 
 def test_text_tables_round_trip_and_fill_defaults(run):
-    columns = {"tier": ["web", "app"], "arrive_ns": np.array([1, 2]), "depart_ns": [3, -1]}
-    assert run.write_columns("event_call", columns) == 2
-    found = run.read_columns("event_call")
-    assert found["tier"] == ["web", "app"]
-    assert found["downstream_send_ns"] == [-1, -1]
-    assert run.read_columns("event_call", "tier = ?", ("app",))["arrive_ns"] == [2]
+    columns = {"message_id": ["a", "b"], "time_ns": np.array([1, 2]), "host": ["x", "y"]}
+    columns |= {"service": ["web", "app"], "address": ["", ""], "port": [80, -1], "name": ["sr", "ss"]}
+    assert run.write_columns("annotation", columns) == 2
+    found = run.read_columns("annotation")
+    assert found["service"] == ["web", "app"]
+    assert found["value"] == [None, None]
+    assert run.read_columns("annotation", "service = ?", ("app",))["time_ns"] == [2]
 
 
 def test_the_names_of_all_codes_stand_in_the_file(run):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapscope.store.runfile import RunFile
 from tapscope.validate.agreement import Reading, TierAgreement
-from tapscope.validate.event_calls import TIERS, EventCalls
+from tapscope.validate.event_calls import TIERS, EventCalls, Names
 
 MEASURES = (
     ("pearson_r", "pearson_r", ""),
@@ -32,7 +34,7 @@ def store(
     nodes: dict[str, list[int]],
 ) -> None:
     """Replace whatever an earlier validation stored."""
-    run.write_columns("event_call", _event_calls(logs))
+    run.write_event_calls(*_event_calls(logs))
     run.write_columns("event_load", _event_loads(compared, nodes))
     run.write_columns("agreement", _agreement(compared))
     run.write_sources([{**source, "format": source["monitor"]} for source in logs.sources])
@@ -40,7 +42,7 @@ def store(
     run.set_meta("validation", document)
 
 
-def _event_calls(logs: EventCalls) -> dict[str, list[Any]]:
+def _event_calls(logs: EventCalls) -> tuple[dict[str, NDArray[np.int64]], list[str]]:
     calls, below = logs.calls, logs.downstream
     count = len(calls["arrive_ns"])
     sent = np.full(count, np.iinfo(np.int64).max, dtype=np.int64)
@@ -48,20 +50,25 @@ def _event_calls(logs: EventCalls) -> dict[str, list[Any]]:
     np.minimum.at(sent, below["call"], below["send_ns"])
     np.maximum.at(received, below["call"], below["receive_ns"])
     sent[sent == np.iinfo(np.int64).max] = -1
-    names = [str(source["path"]).rpartition("/")[2] for source in logs.sources]
-    places = zip(calls["source"].tolist(), calls["line"].tolist(), strict=True)
-    return {
-        "tier": [TIERS[code] for code in calls["tier"].tolist()],
-        "host": [logs.hosts[code] for code in calls["host"].tolist()],
-        "request_id": [logs.request_ids[code] if code >= 0 else "" for code in calls["request_id"].tolist()],
-        "class": [logs.commands[code] if code >= 0 else "" for code in calls["command"].tolist()],
-        "arrive_ns": calls["arrive_ns"].tolist(),
-        "downstream_send_ns": sent.tolist(),
-        "downstream_receive_ns": received.tolist(),
-        "depart_ns": calls["depart_ns"].tolist(),
-        "status": calls["status"].tolist(),
-        "detail": [f"{names[source]}:{line}" for source, line in places],
+    texts = Names()
+
+    def coded(codes: NDArray[Any], names: Iterable[str]) -> NDArray[np.int64]:
+        """The texts' numbers; of -1 that of ''."""
+        of = np.array([texts.code(name) for name in (*names, "")], dtype=np.int64)
+        return np.asarray(of[codes])
+
+    files = [str(source["path"]).rpartition("/")[2] for source in logs.sources]
+    columns = {
+        "tier": coded(calls["tier"], TIERS),
+        "host": coded(calls["host"], logs.hosts),
+        "request_id": coded(calls["request_id"], logs.request_ids),
+        "class": coded(calls["command"], logs.commands),
+        "downstream_send_ns": sent,
+        "downstream_receive_ns": received,
+        "file": coded(calls["source"], files),
     }
+    columns |= {name: calls[name] for name in ("arrive_ns", "depart_ns", "status", "line")}
+    return columns, texts.texts
 
 
 def _event_loads(compared: list[TierAgreement], nodes: dict[str, list[int]]) -> dict[str, list[Any]]:

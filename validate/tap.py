@@ -93,6 +93,16 @@ def read(run: RunFile) -> Tap:
     )
 
 
+def _following(calls: Table, connections: Table, rows: Ints) -> Ints:
+    """When the next call of the same connection arrived; of the last one when the connection was over."""
+    mine = np.flatnonzero(np.isin(calls["conn"], calls["conn"][rows]))
+    order = mine[np.lexsort((calls["arrive_ns"][mine], calls["conn"][mine]))]
+    following = connections["last_ns"][calls["conn"]].astype(np.int64)
+    same = calls["conn"][order[1:]] == calls["conn"][order[:-1]]
+    following[order[:-1][same]] = calls["arrive_ns"][order[1:][same]]
+    return following[rows]
+
+
 def _holes(run: RunFile, calls: Table, connections: Table) -> tuple[Table, list[tuple[str, int, str]]]:
     """Times in which the queue length of a node is not to be trusted, with the reason counted.
 
@@ -103,11 +113,13 @@ def _holes(run: RunFile, calls: Table, connections: Table) -> tuple[Table, list[
     node_of = np.full(len(connections["first_ns"]), -1, dtype=np.int64)
     node_of[calls["conn"]] = calls["server_node"]
     lost = np.flatnonzero((calls["flags"] & CallFlag.LOST_RESPONSE) != 0)
-    order = np.lexsort((calls["arrive_ns"], calls["conn"]))
-    following = connections["last_ns"][calls["conn"]].astype(np.int64)
-    same = calls["conn"][order[1:]] == calls["conn"][order[:-1]]
-    following[order[:-1][same]] = calls["arrive_ns"][order[1:][same]]
-    parts = [(calls["server_node"][lost].astype(np.int64), calls["arrive_ns"][lost], following[lost])]
+    parts = [
+        (
+            calls["server_node"][lost].astype(np.int64),
+            calls["arrive_ns"][lost],
+            _following(calls, connections, lost),
+        )
+    ]
 
     orphan_row = f"(kind = {int(MessageKind.RESPONSE)} AND request < 0)"
     resumed_row = f"(flags & {int(MessageFlag.RESYNCHRONISED)}) <> 0"
