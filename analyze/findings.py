@@ -163,13 +163,10 @@ class _Search:
             self.entries,
             self._logged(),
         )
-        spans = [_windows(episode, self.edges) for episode in found]
-        for first, last in spans:
-            self.quiet[max(first - BEFORE, 0) : last + AFTER] = False
-        ends = [self.edges[0], *(one.end_ns for one in found)]
-        explained = [
-            self._explain(one, *span, int(end)) for one, span, end in zip(found, spans, ends, strict=False)
-        ]
+        seen = [_seen(one, before, self.edges) for before, one in zip([None, *found], found, strict=False)]
+        for one in seen:
+            self.quiet[max(one.first - BEFORE, 0) : one.last + AFTER] = False
+        explained = [self._explain(one) for one in seen]
         return [one for one in explained if one.episode.grave or _shown(one)]
 
     def _logged(self) -> NDArray[np.bool_]:
@@ -183,26 +180,26 @@ class _Search:
                     found |= METRICS[name].beyond(known[name], level)
         return np.asarray(binary_dilation(found))
 
-    def _explain(self, episode: Episode, first: int, last: int, before_ns: int) -> Finding:
-        """`before_ns`: end of the episode before."""
+    def _explain(self, seen: _Seen) -> Finding:
+        first, last = seen.first, seen.last
         path = rises(self.loads, first, last, before=BEFORE)
         origin = path[0].node if path and path[0].own_excess > OWN else -1
         slowed = origin
         verdict = None
         if origin >= 0:
-            verdict = self._recognise(episode, origin, first, last)
+            verdict = self._recognise(seen, origin)
             named = verdict.mechanisms[0].name if verdict.mechanisms else ""
             for node in self._others(origin, named, path, verdict.case.scene):
                 # Who took the CPU is judged by the queue of the node that did not get it.
                 hurt = origin if named == NEIGHBOUR else node
-                other = self._recognise(episode, node, first, last, hurt)
+                other = self._recognise(seen, node, hurt)
                 if _explains(named, other.mechanisms):
                     origin, verdict, slowed = node, other, hurt
                     break
         risen = [rise for rise in path if rise.onset >= 0]
         order = sorted(risen, key=lambda rise: (-int(self.depth[rise.node]), rise.onset))
         return Finding(
-            episode=episode,
+            episode=seen.episode,
             origin=origin,
             path=order,
             travel=self._travel(origin, order, first, last),
@@ -210,17 +207,18 @@ class _Search:
             mechanisms=[] if verdict is None else verdict.mechanisms,
             ruled_out=[] if verdict is None else verdict.ruled_out,
             ranking=[] if verdict is None else _ranking(verdict),
-            began=None if verdict is None else self._began(episode, slowed, verdict, before_ns),
+            began=None if verdict is None else self._began(seen, slowed, verdict),
         )
 
-    def _began(self, episode: Episode, node: int, verdict: _Verdict, before_ns: int) -> Onset | None:
-        """When the cause began, by the pace of the node whose queue grew."""
+    def _pace(self, node: int) -> Pace:
         if node not in self.paces:
             load = next(one for one in self.loads if one.node == node)
             self.paces[node] = Pace(self.read, node, load, self.edges, self.quiet)
-        begin = episode.begin_ns
-        since = max(begin - BACK_NS, min(before_ns, begin - SPLIT_NS))
-        until = min(episode.end_ns, begin + AHEAD_NS)
+        return self.paces[node]
+
+    def _began(self, seen: _Seen, node: int, verdict: _Verdict) -> Onset | None:
+        """When the cause began, by the pace of the node whose queue grew."""
+        since, until = seen.since_ns, seen.until_ns
         first = verdict.mechanisms[0] if verdict.mechanisms else None
         if first is not None and first.metric in LOGGED:
             # Not before the log says so, give or take a window.
@@ -229,14 +227,12 @@ class _Search:
             if len(risen):
                 since = max(since, int(self.edges[scene.first + risen[0]]) - self.width_ns)
                 until = max(until, since + AHEAD_NS)
-        pace = self.paces[node]
+        pace = self._pace(node)
         if first is not None and first.name in OF_ARRIVALS:
             return pace.rushed(since, until) or pace.slowed(since, until)
         return pace.slowed(since, until)
 
-    def _recognise(
-        self, episode: Episode, node: int, first: int, last: int, hurt: int | None = None
-    ) -> _Verdict:
+    def _recognise(self, span: _Seen, node: int, hurt: int | None = None) -> _Verdict:
         """Mechanisms at a node as the reasons why the queue of `hurt` (None: its own) grew."""
         seen, separator = self._evidence(node)
         hurt = node if hurt is None else hurt
@@ -245,14 +241,18 @@ class _Search:
             elsewhere = {name: self.logs.elsewhere(node, name) for name in seen.series}
             self.rankers[node, hurt] = Ranker(seen.series, load, self.quiet, elsewhere)
         ranker = self.rankers[node, hurt]
-        scene = Scene(load, max(first - BEFORE, 0), last)
+        scene = Scene(load, max(span.first - BEFORE, 0), span.last)
         told = {name: ranker.candidate(name, scene) for name in seen.series}
         candidates = {name: one for name, one in told.items() if one is not None}
-        # While the queue grew: afterwards whoever waited is served, and all are late.
+        # While the queue grew: afterwards whoever waited is served, and all are late. Who came before the
+        # node was slowed down waited for nothing.
         peak = scene.first + int(np.argmax(load[scene.at]))
-        grown_ns = int(self.edges[max(peak, first + 1) + 1])
-        held = separator.between(episode.begin_ns, grown_ns)
-        overdue = separator.overdue(episode.begin_ns, grown_ns)
+        grown_ns = int(self.edges[max(peak, span.first + 1) + 1])
+        begin_ns = span.episode.begin_ns
+        began = self._pace(node).slowed(span.since_ns, span.until_ns)
+        since_ns = begin_ns if began is None else min(began.at_ns, grown_ns - self.width_ns)
+        held = separator.between(since_ns, grown_ns)
+        overdue = separator.overdue(begin_ns, grown_ns)
         case = Case(seen, scene, candidates, held, overdue)
         return _Verdict(case, ranker, *recognise(case))
 
@@ -323,6 +323,17 @@ class _Search:
 
 
 @dataclass(frozen=True)
+class _Seen:
+    """An episode with its windows [first, last), and the time in which its cause may have begun."""
+
+    episode: Episode
+    first: int
+    last: int
+    since_ns: int
+    until_ns: int
+
+
+@dataclass(frozen=True)
 class _Verdict:
     """What was recognised at a node, and what it was judged by."""
 
@@ -352,10 +363,18 @@ def _explains(named: str, others: list[Mechanism]) -> bool:
     return found and others[0].name != named
 
 
-def _windows(episode: Episode, edges: Int) -> tuple[int, int]:
+def _seen(episode: Episode, before: Episode | None, edges: Int) -> _Seen:
     first = max(int(np.searchsorted(edges, episode.begin_ns, side="right")) - 1, 0)
     last = int(np.searchsorted(edges, episode.end_ns, side="left"))
-    return first, max(min(last, len(edges) - 1), first + 1)
+    begin = episode.begin_ns
+    since = begin - BACK_NS if before is None else max(begin - BACK_NS, min(before.end_ns, begin - SPLIT_NS))
+    return _Seen(
+        episode,
+        first,
+        max(min(last, len(edges) - 1), first + 1),
+        max(since, int(edges[0])),
+        min(episode.end_ns, begin + AHEAD_NS),
+    )
 
 
 def _on(own_edges: Int, values: NDArray[np.bool_], edges: Int) -> NDArray[np.bool_]:
