@@ -10,12 +10,8 @@ is not measured.
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +21,9 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from by_size import print_lines
 from thread_world import BEGIN_NS, end, header, opened
-from trace_capture import machine, peak_mb
+from trace_capture import peak_mb
 
 from tapscope.reconstruct.threads import log
 from tapscope.reconstruct.threads.log import RECORD, How, Kind, Way
@@ -105,32 +102,19 @@ def measure(folder: Path) -> dict[str, float]:
     return {"cpu": cpu, "rss": peak_mb()} | found.summary
 
 
-def main() -> None:
-    """Print one line per size."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--requests", type=int, nargs="+", default=[4_000, 40_000, 400_000])
-    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one is not None:
-        print(json.dumps(measure(given.one)))
-        return
-    print(f"machine   {machine()}")
-    print("    calls  with parent  records MB    CPU s  CPU us/call  peak MB")
-    for requests in given.requests:
-        with tempfile.TemporaryDirectory() as name:
-            made = make(Path(name), requests)
-            size = sum(path.stat().st_size for path in Path(name).iterdir()) / 1e6
-            command = [sys.executable, __file__, "--one", name]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            found = json.loads(done.stdout)
-            assert found["calls"] == made, found
-            each = 1e6 * found["cpu"] / made
-            print(
-                f"{made:9d} {found['calls with a parent']:12d} {size:11.1f} {found['cpu']:8.2f} {each:12.2f}"
-                f" {found['rss']:8.0f}",
-                flush=True,
-            )
+def line(folder: Path, made: int, found: dict[str, Any]) -> str:
+    """The line of one size."""
+    assert found["calls"] == made, found
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    each = 1e6 * found["cpu"] / made
+    return (
+        f"{made:9d} {found['calls with a parent']:12d} {size:11.1f} {found['cpu']:8.2f} {each:12.2f}"
+        f" {found['rss']:8.0f}"
+    )
 
+
+HEAD = "    calls  with parent  records MB    CPU s  CPU us/call  peak MB"
 
 if __name__ == "__main__":
-    main()
+    sizes = (4_000, 40_000, 400_000)
+    print_lines(__file__, __doc__.splitlines()[0], "requests", sizes, make, measure, HEAD, line)

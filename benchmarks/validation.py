@@ -10,25 +10,24 @@ it takes to read the same bytes line by line and to split nothing.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import resource
-import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from by_size import print_lines
 from event_logs import HOSTS, write_logs, write_run, write_truth
 from simulator import Simulation, simulate
-from trace_capture import machine, peak_mb
+from trace_capture import peak_mb
 
 from tapscope.store.tables import Table
 from tapscope.validate.validation import validate
@@ -112,31 +111,17 @@ def floor(folder: Path) -> float:
     return time.perf_counter() - began
 
 
-def main() -> None:
-    """Print one line per size."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--calls", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one is not None:
-        print(json.dumps(measure(given.one)))
-        return
-    print(f"machine   {machine()}")
-    print("    calls   wall s    CPU s  CPU us/call  peak MB  floor s  verdict")
-    for calls in given.calls:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            made = make(folder, calls)
-            command = [sys.executable, __file__, "--one", name]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            found = json.loads(done.stdout)
-            each = 1e6 * found["cpu"] / made
-            print(
-                f"{made:9d} {found['wall']:8.2f} {found['cpu']:8.2f} {each:12.1f} {found['rss']:8.0f}"
-                f" {floor(folder):8.2f}  {found['verdict']}",
-                flush=True,
-            )
+def line(folder: Path, made: int, found: dict[str, Any]) -> str:
+    """The line of one size."""
+    each = 1e6 * found["cpu"] / made
+    return (
+        f"{made:9d} {found['wall']:8.2f} {found['cpu']:8.2f} {each:12.1f} {found['rss']:8.0f}"
+        f" {floor(folder):8.2f}  {found['verdict']}"
+    )
 
+
+HEAD = "    calls   wall s    CPU s  CPU us/call  peak MB  floor s  verdict"
 
 if __name__ == "__main__":
-    main()
+    sizes = (10_000, 100_000, 1_000_000)
+    print_lines(__file__, __doc__.splitlines()[0], "calls", sizes, make, measure, HEAD, line)

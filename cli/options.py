@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,11 @@ def path_option(*names: str, **more: Any) -> Decorator:
 def set_option(*names: str, **more: Any) -> Decorator:
     """click.option that has a value in any case; its help says which."""
     return click.option(*names, show_default=True, **more)
+
+
+def choice_option(name: str, choices: Iterable[str], **more: Any) -> Decorator:
+    """The same; its value is one of these."""
+    return set_option(name, type=click.Choice(list(choices)), **more)
 
 
 RUN = click.argument("run_path", metavar="RUN.db", type=click.Path(path_type=Path))
@@ -61,6 +66,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # older click has no
             return parse_duration_ns(value)
         except TapscopeError as error:
             self.fail(str(error), param, ctx)
+
+
+def time_option(*names: str, **more: Any) -> Decorator:
+    """`set_option` whose value is a length of time."""
+    return set_option(*names, type=Duration(), **more)
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # older click has no argument here
@@ -106,12 +116,9 @@ PORT_MAP = click.option(
     help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
 )
 
-TLS_KEYLOG_WAIT = click.option(
+TLS_KEYLOG_WAIT = time_option(
     "--tls-keylog-wait",
     "tls_keylog_wait_ns",
-    type=Duration(),
     default="2s",
-    show_default=True,
-    metavar="TIME",
     help="While packets come, a TLS connection waits so long for secrets that are not in the key log yet.",
 )

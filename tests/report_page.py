@@ -63,14 +63,20 @@ def simulation(evil: str) -> Simulation:
     return made
 
 
-@pytest.fixture(scope="session")
-def page(simulation: Simulation, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("report")
+def run_with_hosts(simulation: Simulation, folder: Path) -> Path:
+    """The simulation's run file in this folder, with the logs of its three hosts."""
     simulation.save(folder / "run.db")
     simulation.write_host_logs(folder / "dir")
     with RunFile.open(folder / "run.db", write=True) as run:
         run.set_meta("manifest", {"hosts": {"web": "10.77.0.11", "app": "10.77.0.12", "db": "10.77.0.13"}})
         load_host_files(run, folder / "dir")
+    return folder / "run.db"
+
+
+@pytest.fixture(scope="session")
+def page(simulation: Simulation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    with RunFile.open(run_with_hosts(simulation, folder), write=True) as run:
         run.write_columns("event_load", simulation.event_loads())
     html.write(folder / "run.db", folder / "report.html")
     return folder / "report.html"

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_page import run_with_hosts
 from simulator import APP, DB, NODE_NAMES, WEB, Simulation, simulate
 
 from tapscope.cli.main import run as command
-from tapscope.hostmon.load import load_host_files
 from tapscope.report import analysis
 from tapscope.report.run import read
 from tapscope.store.runfile import RunFile
@@ -26,13 +26,7 @@ def simulation() -> Simulation:
 
 @pytest.fixture(scope="module")
 def path(simulation: Simulation, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("analysis")
-    simulation.save(folder / "run.db")
-    simulation.write_host_logs(folder / "dir")
-    with RunFile.open(folder / "run.db", write=True) as run:
-        run.set_meta("manifest", {"hosts": {"web": "10.77.0.11", "app": "10.77.0.12", "db": "10.77.0.13"}})
-        load_host_files(run, folder / "dir")
-    return folder / "run.db"
+    return run_with_hosts(simulation, tmp_path_factory.mktemp("analysis"))
 
 
 @pytest.fixture(scope="module")

@@ -6,20 +6,12 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, RAW_CLOCKS, RUN, Duration
+from tapscope.cli.options import JSON, RAW_CLOCKS, RUN, time_option
 
 
 @click.command(short_help="When users were hurt, where it began, and what made it.")
 @RUN
-@click.option(
-    "--window",
-    "width_ns",
-    type=Duration(),
-    default="50ms",
-    show_default=True,
-    metavar="TIME",
-    help="Length of the windows that are compared.",
-)
+@time_option("--window", "width_ns", default="50ms", help="Length of the windows that are compared.")
 @RAW_CLOCKS
 @JSON
 def findings(run_path: Path, width_ns: int, raw_clocks: bool, as_json: bool) -> None:

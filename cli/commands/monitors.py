@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import path_option, set_option
+from tapscope.cli.options import choice_option, path_option
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.validate.monitors import mariadb_export
 from tapscope.validate.monitors.install import changes
@@ -143,7 +143,7 @@ def check(names: tuple[str, ...], into: Path | None, log: str | None, as_json: b
 
 
 @monitors.command()
-@set_option("--log", type=click.Choice(list(EXPORTS)), default="slow_log", help="Which of MariaDB's tables.")
+@choice_option("--log", EXPORTS, default="slow_log", help="Which of MariaDB's tables.")
 def export(log: str) -> None:
     """Print the SQL that exports MariaDB's log, for `mariadb --batch`."""
     click.echo(EXPORTS[log], nl=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, RUN, Duration
+from tapscope.cli.options import JSON, RUN, time_option
 
 
 @click.command(
@@ -16,15 +16,7 @@ from tapscope.cli.options import JSON, RUN, Duration
 @click.option(
     "--pit", "by_window", is_flag=True, help="Point-in-time response time, window by window, instead."
 )
-@click.option(
-    "--window",
-    "width_ns",
-    type=Duration(),
-    default="50ms",
-    show_default=True,
-    metavar="TIME",
-    help="With --pit: length of the windows.",
-)
+@time_option("--window", "width_ns", default="50ms", help="With --pit: length of the windows.")
 @click.option("--node", metavar="NAME", help="With --pit: this node instead of those that clients call.")
 @click.option("--by-start", is_flag=True, help="With --pit: calls that begin, not end, in the window.")
 @click.option(

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tapscope.cli.options import path_option, set_option
+from tapscope.cli.options import choice_option, path_option, set_option
 from tapscope.validate.monitors.install import mariadb
 from tapscope.validate.testbed import faults, leftovers, packages
 from tapscope.validate.testbed import run as runner
@@ -73,54 +73,48 @@ def _listed() -> str:
 @set_option(
     "--think", "think_s", type=click.FloatRange(0), default=3.0, help="Mean think time (s), exponential."
 )
-@set_option(
+@choice_option(
     "--mix",
-    type=click.Choice(MIXES),
+    MIXES,
     default="write10",
     help="browse: reads only. write10: one interaction in ten writes.",
 )
 @set_option("--warmup", "warmup_s", type=click.FloatRange(0), default=8.0, help="Seconds.")
 @set_option("--rampdown", "rampdown_s", type=click.FloatRange(0), default=2.0, help="Seconds.")
-@set_option(
-    "--connector", type=click.Choice(CONNECTORS), default="mod_jk", help="How Apache talks to Tomcat."
-)
-@click.option(
-    "--jk-ping/--no-jk-ping", default=False, show_default=True, help="CPING before each AJP request."
-)
-@click.option("--ajp-secret/--no-ajp-secret", default=True, show_default=True)
+@choice_option("--connector", CONNECTORS, default="mod_jk", help="How Apache talks to Tomcat.")
+@set_option("--jk-ping/--no-jk-ping", default=False, help="CPING before each AJP request.")
+@set_option("--ajp-secret/--no-ajp-secret", default=True)
 @set_option("--apache-threads", type=click.IntRange(2), default=150)
 @set_option("--tomcat-threads", type=click.IntRange(1), default=60)
 @set_option("--pool-size", type=click.IntRange(1), default=30, help="Database connections.")
-@set_option(
+@choice_option(
     "--pool-habit",
-    type=click.Choice(POOL_HABITS),
+    POOL_HABITS,
     default="request",
     help="A connection is held per request or per group of statements.",
 )
-@set_option(
+@choice_option(
     "--statements",
-    type=click.Choice(STATEMENTS),
+    STATEMENTS,
     default="mixed",
     help="mixed: half as text, half prepared. prepared: all, once per connection.",
 )
-@set_option(
+@choice_option(
     "--avatica-coding",
-    type=click.Choice(CODINGS),
+    CODINGS,
     default="protobuf",
     help="How calls to Avatica are written.",
 )
-@click.option(
+@set_option(
     "--keep-alive/--no-keep-alive",
     default=True,
-    show_default=True,
     help="One HTTP connection per user, or one per request.",
 )
-@click.option(
+@set_option(
     "--burst",
     "burst_s",
     type=click.FloatRange(0),
     default=0.0,
-    show_default=True,
     help="Half of the users ask at multiples of this many seconds, all at once; 0: they do not.",
 )
 @set_option("--backlog", type=click.IntRange(1), default=511, help="Accept queue of Apache httpd.")
@@ -174,9 +168,9 @@ def _listed() -> str:
     help="CPU work per page: passes of the text formatter (about 10 us each per page).",
 )
 @set_option("--php-workers", type=click.IntRange(1), default=40, help="WordPress: PHP-FPM's workers.")
-@set_option(
+@choice_option(
     "--php-connections",
-    type=click.Choice(PHP_CONNECTIONS),
+    PHP_CONNECTIONS,
     default="request",
     help="WordPress: a database connection per request, or one that each worker keeps.",
 )
@@ -184,22 +178,21 @@ def _listed() -> str:
     "--people-threads", type=click.IntRange(1), default=40, help="Fan-out: threads of the second service."
 )
 @click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
-@set_option(
+@choice_option(
     "--database-log",
-    type=click.Choice(mariadb.LOGS),
+    mariadb.LOGS,
     default="slow_log",
     help="MariaDB's event monitor: its slow log as a table, or performance_schema's statements.",
 )
-@set_option(
+@choice_option(
     "--monitors",
-    type=click.Choice(MONITORS),
+    MONITORS,
     default="all",
     help="off: no request ids, logs or truth. logs: the servers' own. all: our agents' too, and ids in SQL.",
 )
-@click.option(
+@set_option(
     "--mirror/--no-mirror",
     default=True,
-    show_default=True,
     help="Without the mirror there is no capture and no truth: what the tap itself costs the servers.",
 )
 @click.option("--midstream", is_flag=True, help="Begin the capture when the servers are connected already.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYLOG_WAIT, Duration
+from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYLOG_WAIT, time_option
 from tapscope.cli.output import note, print_json, progress_bar
 from tapscope.store.codes import EvidenceMode
 
@@ -37,17 +37,13 @@ from tapscope.store.codes import EvidenceMode
     show_default=True,
     help="Links less sure than this are stored as unknown.",
 )
-@click.option(
-    "--window", type=Duration(), default="50ms", show_default=True, help="Width of the load windows."
-)
+@time_option("--window", default="50ms", help="Width of the load windows.")
 @PORT_MAP
 @TLS_KEYLOG
 @TLS_KEYLOG_WAIT
-@click.option(
+@time_option(
     "--reorder-window",
-    type=Duration(),
     default="10ms",
-    show_default=True,
     help="How far packets of one capture may be out of order when several are merged.",
 )
 @click.option(

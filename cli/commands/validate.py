@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, RUN, Duration, path_option, set_option
+from tapscope.cli.options import JSON, RUN, path_option, set_option, time_option
 from tapscope.store.errors import ExitCode, TapscopeError
 
 
@@ -33,7 +33,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
     metavar="FILE",
     help="Faults that were caused on purpose (faults.csv of a testbed run): are the findings right?",
 )
-@set_option("--window", type=Duration(), default="50ms", help="Width of the windows.")
+@time_option("--window", default="50ms", help="Width of the windows.")
 @click.option("--zone", metavar="NAME", help="Time zone of logs that name none, such as Europe/Berlin.")
 @set_option(
     "--min-r",
