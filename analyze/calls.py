@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapscope.analyze.inside import Inside, Int, distinct
 from tapscope.analyze.memory import keep_freed_memory
@@ -63,6 +64,12 @@ class Read:
         if node not in self._nodes:
             self._nodes[node] = NodeCalls(self.calls, self.stay, self.intra_node_ns, node)
         return self._nodes[node]
+
+    def addresses(self, node: int) -> NDArray[np.int32]:
+        """Addresses at which a node was called."""
+        used = np.zeros(len(self.connections["server_addr"]), dtype=np.bool_)
+        used[self.calls["conn"][self.at(node).rows]] = True
+        return np.unique(self.connections["server_addr"][used])
 
     def work(self, node: int) -> NodeWork:
         """Service times, work and capacity of a node."""

@@ -13,7 +13,7 @@ from tapscope.analyze.inside import Int, mean_inside
 from tapscope.analyze.metrics import METRICS, Place, usual
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
-from tapscope.analyze.tcp import syns_without_answer
+from tapscope.analyze.tcp import syns_to, syns_without_answer
 from tapscope.hostmon.fuse import by_window, host_of_node, stop_share
 from tapscope.store.runfile import RunFile
 
@@ -112,14 +112,11 @@ def node_evidence(
     found["arrivals"] = _count(at.begin_ns, edges) + _count(read.unknown_end(node), edges)
     for name, windows in states.items():
         found[name] = windows.astype(np.float64)
-    used = np.zeros(len(connections["server_addr"]), dtype=np.bool_)
-    used[calls["conn"][at.rows]] = True
-    addresses = np.unique(connections["server_addr"][used])
+    addresses = read.addresses(node)
     dropped = syns_without_answer(connections)
     hit = dropped[np.isin(connections["server_addr"][dropped], addresses)]
     found["refused"] = _count(connections["syn_ns"][hit], edges)
-    asked = connections["syn_ns"][np.isin(connections["server_addr"], addresses)]
-    found["attempts"] = _count(np.sort(asked), edges)
+    found["attempts"] = _count(connections["syn_ns"][syns_to(connections, addresses)], edges)
     again = read.resent
     again = again[(calls["server_node"][again] == node) | (calls["client_node"][again] == node)]
     found["resent"] = mean_inside(stay.begin_ns[again], stay.end_ns[again], edges)

@@ -56,7 +56,7 @@ DIRECT = ("gc", "safepoint", "throttled", "speed_mhz", "own_dirty", "stalled")
 
 NEIGHBOUR = "CPU taken by a neighbour"
 BURST, LIMIT, LOCK = "workload burst", "connection or thread limit", "lock contention"
-OF_ARRIVALS = (BURST, "accept queue overflow")
+OVERFLOW = "accept queue overflow"
 STOOD_STILL = "node stood still"
 OF_RESOURCES = (
     "garbage collection",
@@ -228,8 +228,9 @@ class _Search:
                 since = max(since, int(self.edges[scene.first + risen[0]]) - self.width_ns)
                 until = max(until, since + AHEAD_NS)
         pace = self._pace(node)
-        if first is not None and first.name in OF_ARRIVALS:
-            return pace.rushed(since, until) or pace.slowed(since, until)
+        if first is not None and first.name in (BURST, OVERFLOW):
+            came = pace.rushed(since, until, connections=first.name == OVERFLOW)
+            return came or pace.slowed(since, until)
         return pace.slowed(since, until)
 
     def _recognise(self, span: _Seen, node: int, hurt: int | None = None) -> _Verdict:

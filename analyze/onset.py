@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from tapscope.analyze.inside import Int
 from tapscope.analyze.node_calls import NodeCalls
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
+from tapscope.analyze.tcp import syns_to
 
 LEAST = 4.0
 """Log-likelihood by which a change must beat none; below, the moment of the harm is all that is known."""
@@ -111,9 +113,7 @@ class Pace:
         width = int(edges_ns[1] - edges_ns[0])
         worked = float(load.own[quiet].sum()) * width
         self._rate = float(signs[quiet].sum()) / worked if worked > 0 else 0.0
-        arrivals = np.diff(np.searchsorted(self._at.begin_ns, edges_ns))[quiet]
-        self._per_ns = float(arrivals.mean()) / width if len(arrivals) else 0.0
-        self._arrive_dispersion = _dispersion(arrivals, np.full(len(arrivals), self._per_ns * width))
+        self._read, self._edges_ns, self._quiet = read, edges_ns, quiet
         self._dispersion = _dispersion(signs[quiet], self._rate * width * load.own[quiet])
 
     def slowed(self, first_ns: int, last_ns: int) -> Onset | None:
@@ -123,15 +123,25 @@ class Pace:
         events = np.sort(np.concatenate(signs))
         return change_point(events, (first_ns, last_ns), self._expected, dispersion=self._dispersion)
 
-    def rushed(self, first_ns: int, last_ns: int) -> Onset | None:
-        """When in [first, last) more calls than usual began to arrive."""
+    def rushed(self, first_ns: int, last_ns: int, *, connections: bool = False) -> Onset | None:
+        """When in [first, last) more calls than usual began to arrive; or more clients than usual asked for
+        `connections`, whatever became of them."""
+        times = self._asked_ns if connections else self._at.begin_ns
+        usual = np.diff(np.searchsorted(times, self._edges_ns))[self._quiet]
+        mean = float(usual.mean()) if len(usual) else 0.0
+        per_ns = mean / int(self._edges_ns[1] - self._edges_ns[0])
         return change_point(
-            self._at.begin_ns,
+            times,
             (first_ns, last_ns),
-            lambda at: np.asarray(self._per_ns * (at - first_ns), dtype=np.float64),
+            lambda at: np.asarray(per_ns * (at - first_ns), dtype=np.float64),
             ahead=True,
-            dispersion=self._arrive_dispersion,
+            dispersion=_dispersion(usual, np.full(len(usual), mean)),
         )
+
+    @cached_property
+    def _asked_ns(self) -> Int:
+        table = self._read.connections
+        return np.asarray(table["syn_ns"][syns_to(table, self._read.addresses(self._at.node))])
 
     def _expected(self, times: Int) -> Float:
         if self._weight is not None:

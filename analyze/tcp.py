@@ -128,3 +128,9 @@ def syns_without_answer(connections: Mapping[str, NDArray[Any]]) -> NDArray[np.i
     hit = (connections["syn_ns"] >= 0) & (silent | (connections["syn_retransmits"] > 0))
     rows = np.flatnonzero(hit)
     return rows[np.argsort(connections["syn_ns"][rows], kind="stable")]
+
+
+def syns_to(connections: Mapping[str, NDArray[Any]], addresses: NDArray[Any]) -> NDArray[np.int64]:
+    """Rows of the connections that clients asked these addresses for, in order of their first SYN."""
+    rows = np.flatnonzero((connections["syn_ns"] >= 0) & np.isin(connections["server_addr"], addresses))
+    return rows[np.argsort(connections["syn_ns"][rows], kind="stable")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from queueing import NO_CONNECTIONS, closed_loop
+from queueing import NO_CONNECTIONS, Queue, closed_loop
 from simulator import START_NS, simulate
 
 from tapscope.analyze.calls import Read
@@ -77,6 +77,28 @@ def slowed(read: Read, at_s: float) -> Onset | None:
     return Pace(read, 0, node_loads(read, edges)[0], edges, quiet).slowed(
         int((at_s - 0.3) * SECOND), int((at_s + 0.1) * SECOND)
     )
+
+
+def test_a_crowd_began_with_its_first_connections_not_with_the_requests_that_got_through() -> None:
+    """Two hundred clients ask at 6 s; the node takes one every millisecond from 6.05 s on."""
+    rng = np.random.default_rng(2)
+    usual = np.sort(rng.integers(0, 12 * SECOND, 1200))
+    crowd = 6 * SECOND + rng.integers(0, 5 * MS, 200)
+    taken = 6 * SECOND + 50 * MS + np.arange(200) * MS
+    asked, begin = np.concatenate([usual, crowd]), np.concatenate([usual, taken])
+    count = len(asked)
+    queue = Queue(begin, begin + 3 * MS, np.zeros(count, dtype=np.int64))
+    zero = np.zeros(count, dtype=np.int64)
+    connections = {"closed_ns": zero - 1, "syn_ns": asked, "server_addr": zero}
+    read = Read(queue.calls(), connections, zero)
+    edges = window_edges(0, 12 * SECOND, 50 * MS)
+    pace = Pace(read, 0, node_loads(read, edges)[0], edges, np.abs(edges[:-1] / SECOND - 6) > 1)
+    around = int(5.8 * SECOND), int(6.2 * SECOND)
+    connected, arrived = pace.rushed(*around, connections=True), pace.rushed(*around)
+    assert connected is not None
+    assert arrived is not None
+    assert abs(connected.at_ns - 6 * SECOND) < 5 * MS
+    assert abs(arrived.at_ns - 6 * SECOND - 50 * MS) < 10 * MS
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])

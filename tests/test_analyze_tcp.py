@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tapscope.analyze.tcp import listeners, set_up_ns, syns_sent_again, syns_without_answer
+from tapscope.analyze.tcp import listeners, set_up_ns, syns_sent_again, syns_to, syns_without_answer
 from tapscope.store.codes import CloseHow
 from tapscope.store.tables import TABLES
 
@@ -36,6 +36,9 @@ def test_refused_waiting_and_silent_connections_are_told_apart() -> None:
     gave_up = table | {"syn_retransmits": table["syn_retransmits"] * 0}
     assert syns_without_answer(table).tolist() == [1, 2]
     assert syns_without_answer(gave_up).tolist() == [2]
+    table["server_addr"][2:] = 7
+    assert syns_to(table, np.array([7])).tolist() == [2, 3]
+    assert syns_to(table, np.array([0, 7])).tolist() == [0, 1, 2, 3]
 
 
 def test_setting_a_connection_up_belongs_to_its_first_call() -> None:
