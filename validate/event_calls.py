@@ -149,6 +149,9 @@ class Names:
         self.code: Callable[[str], int] = self._codes.__getitem__
         """Index of a text; a new one is added. The dict's own method: it is called for every cell."""
 
+    def __len__(self) -> int:
+        return len(self._codes)
+
     @property
     def texts(self) -> list[str]:
         """All texts; the index of each is its place."""

@@ -167,10 +167,9 @@ def settle_zones(collector: Collector, calls: Table, marks: Table, gaps: Table, 
     """
     local = [i for i, source in enumerate(collector.sources) if source["zone"] == LOCAL]
     absolute = ~np.isin(calls["source"], local)
-    reference: dict[int, int] = {}
+    reference = np.full(len(collector.request_ids), UNKNOWN, dtype=np.int64)
     for name in ("alias", "request_id"):
-        usable = np.flatnonzero(absolute & (calls[name] >= 0))[::-1]
-        reference |= dict(zip(calls[name][usable].tolist(), calls["arrive_ns"][usable].tolist(), strict=True))
+        _put_first(reference, calls, "arrive_ns", np.flatnonzero(absolute), name)
     for place in local:
         source = collector.sources[place]
         parts = [
@@ -186,7 +185,9 @@ def settle_zones(collector: Collector, calls: Table, marks: Table, gaps: Table, 
                 for (table, names), at in zip(parts, rows, strict=True)
             ]
         else:
-            stamps = {**_first_stamps(calls, "arrive_ns", rows[0]), **_first_stamps(marks, "at_ns", rows[1])}
+            stamps = np.full(len(reference), UNKNOWN, dtype=np.int64)
+            _put_first(stamps, calls, "arrive_ns", rows[0])
+            _put_first(stamps, marks, "at_ns", rows[1])
             offset = _zone_from_ids(stamps, reference, collector)
             source["zone"] = (
                 "UTC (assumed)" if offset is None else f"UTC{(offset or 0) / 3.6e12:+g} h (found by IDs)"
@@ -202,16 +203,25 @@ def settle_zones(collector: Collector, calls: Table, marks: Table, gaps: Table, 
             source["last_ns"] -= int(shift[-1])
 
 
-def _first_stamps(table: Table, stamp: str, rows: NDArray[np.int64]) -> dict[int, int]:
-    """Request ID -> its first stamp among these rows."""
-    return dict(zip(table["request_id"][rows[::-1]].tolist(), table[stamp][rows[::-1]].tolist(), strict=True))
+UNKNOWN = np.iinfo(np.int64).min
+"""No stamp of a request ID."""
 
 
-def _zone_from_ids(stamps: dict[int, int], reference: dict[int, int], collector: Collector) -> int | None:
+def _put_first(
+    stamps: NDArray[np.int64], table: Table, stamp: str, rows: NDArray[np.int64], name: str = "request_id"
+) -> None:
+    """Per request ID its first stamp among these rows; the other IDs keep what they have."""
+    backwards = rows[::-1]  # of several values for one place the last one stays
+    backwards = backwards[table[name][backwards] >= 0]
+    stamps[table[name][backwards]] = table[stamp][backwards]
+
+
+def _zone_from_ids(
+    stamps: NDArray[np.int64], reference: NDArray[np.int64], collector: Collector
+) -> int | None:
     """Offset of a log from UTC in ns; None when no request ID stands in both."""
-    differences = np.array(
-        [at - reference[code] for code, at in stamps.items() if code in reference], dtype=np.int64
-    )
+    both = (stamps != UNKNOWN) & (reference != UNKNOWN)
+    differences = stamps[both] - reference[both]
     if not len(differences):
         return None
     steps = np.rint(differences / ZONE_STEP_NS).astype(np.int64)

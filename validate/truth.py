@@ -165,7 +165,43 @@ def match(wanted: Keys, offered: Keys) -> Ints:
     Addresses, ports and sequence number must be equal; of several (reused ports, wrapped numbers) the nearest
     in time is taken, within REACH_NS. No row of `offered` is given twice: the nearest of those that want it
     gets it.
+
+    Nearly all rows have a partner with the same stamp, as both come from one capture; only those of places
+    where one has none are looked at more closely.
     """
+    best = _at_the_same_time(wanted, offered)
+    rest = best < 0
+    if not rest.any():
+        return best
+    mine, theirs = (np.flatnonzero(_somewhere_in(keys, wanted.rows(rest))) for keys in (wanted, offered))
+    found = _match(wanted.rows(mine), offered.rows(theirs))
+    best[mine] = np.where(found >= 0, theirs[found], -1) if len(theirs) else -1
+    return best
+
+
+def _at_the_same_time(wanted: Keys, offered: Keys) -> Ints:
+    """Partners that have the same stamp, which no other row of either side has, and are the same in all else;
+    -1 for the others."""
+    order = np.argsort(offered.ts_ns, kind="stable")
+    at = offered.ts_ns[order]
+    low, high = (np.searchsorted(at, wanted.ts_ns, side=side) for side in ("left", "right"))
+    own = np.sort(wanted.ts_ns)
+    alone = np.searchsorted(own, wanted.ts_ns, side="right") - np.searchsorted(own, wanted.ts_ns) == 1
+    row = np.where((high - low == 1) & alone, np.append(order, -1)[low], -1)
+    same = row >= 0
+    for mine, theirs in zip(wanted.columns(), offered.columns(), strict=True):
+        same &= mine == np.append(theirs, -1)[row]
+    return np.where(same, row, -1)
+
+
+def _somewhere_in(keys: Keys, others: Keys) -> NDArray[np.bool_]:
+    """Which rows may be of a place that the others are of: both ports and the sequence number occur there."""
+    found = np.isin(keys.tcp_seq, others.tcp_seq)
+    return found & np.isin(keys.sport, others.sport) & np.isin(keys.dport, others.dport)
+
+
+def _match(wanted: Keys, offered: Keys) -> Ints:
+    """`match`, row by row of every place in order of time."""
     columns = [np.concatenate(pair) for pair in zip(wanted.columns(), offered.columns(), strict=True)]
     at, places = columns[0], _joined(columns[1:])
     order = np.lexsort((at, *places))
