@@ -14,11 +14,15 @@ from tapscope.analyze.metrics import METRICS, Place, usual
 from tapscope.analyze.pushback import NodeLoad
 from tapscope.analyze.service_time import Float
 from tapscope.analyze.tcp import syns_to, syns_without_answer
-from tapscope.hostmon.fuse import by_window, host_of_node, stop_share
+from tapscope.hostmon.fuse import by_window, host_of_node, stop_share, stops
 from tapscope.store.runfile import RunFile
 
 HALF_A_CALL = 0.5
 """A window in which all but half a call of the most that ever were open were open shows a limit."""
+
+
+PAUSES = {"gc": "jvm_gc", "safepoint": "jvm_safepoint"}
+"""Metrics of which a log has every pause with its times, by the kind of the log."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +61,32 @@ class Logs:
         others = {host: self.of(other) for other, host in self._host.items() if host != own}
         return {host: known[name] for host, known in others.items() if name in known}
 
+    def longest_pause(self, node: int, name: str, first_ns: int, last_ns: int) -> tuple[int, int] | None:
+        """Begin and end of the longest pause of a metric of PAUSES that the log has between two times."""
+        host = self._host.get(node)
+        pauses = None if host is None else stops(self._run, host, PAUSES[name])
+        if pauses is None:
+            return None
+        begin, end = pauses
+        near = np.flatnonzero((end > first_ns) & (begin < last_ns))
+        if not len(near):
+            return None
+        longest = near[np.argmax((end - begin)[near])]
+        return int(begin[longest]), int(end[longest])
+
     def _read(self, host: str) -> dict[str, Float]:
         found: dict[str, Float] = {}
         for name, metric in METRICS.items():
             values = first_of(self._run, host, metric.places, self.edges_ns)
             if values is not None:
                 found[name] = values if metric.change is None else metric.change(values)
-        gc = stop_share(self._run, host, "jvm_gc", self.edges_ns)
-        stops = stop_share(self._run, host, "jvm_safepoint", self.edges_ns)
+        gc = stop_share(self._run, host, PAUSES["gc"], self.edges_ns)
+        stopped = stop_share(self._run, host, PAUSES["safepoint"], self.edges_ns)
         if gc is not None:
             found["gc"] = 100 * gc
-        if stops is not None:
+        if stopped is not None:
             # A collection is a safepoint, too.
-            found["safepoint"] = 100 * np.maximum(stops - (0.0 if gc is None else gc), 0.0)
+            found["safepoint"] = 100 * np.maximum(stopped - (0.0 if gc is None else gc), 0.0)
         return found
 
 

@@ -11,14 +11,14 @@ from scipy.ndimage import binary_dilation
 
 from tapscope.analyze.calls import Read, read_calls
 from tapscope.analyze.candidates import Candidate, Ranker, Scene, ranked
-from tapscope.analyze.evidence import Evidence, Logs, node_evidence
+from tapscope.analyze.evidence import PAUSES, Evidence, Logs, node_evidence
 from tapscope.analyze.held import Separator
 from tapscope.analyze.inside import Int
 from tapscope.analyze.load import window_edges
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
 from tapscope.analyze.metrics import METRICS, usual
 from tapscope.analyze.node_state import NodeState, node_state
-from tapscope.analyze.onset import Onset, Pace
+from tapscope.analyze.onset import FROM_LOG, Onset, Pace
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
 from tapscope.analyze.tcp import syns_without_answer
@@ -50,6 +50,9 @@ HALF = 0.5
 
 LOGGED = ("gc", "safepoint", "throttled")
 """Metrics by which a log says when it happened; a queue that is hardly one is looked at then."""
+
+LOG_NS = 1_000_000
+"""Pauses are logged to the millisecond."""
 
 DIRECT = ("gc", "safepoint", "throttled", "speed_mhz", "own_dirty", "stalled")
 """Metrics that say themselves that a node served nobody, or less, and are nobody else's."""
@@ -220,6 +223,10 @@ class _Search:
         """When the cause began, by the pace of the node whose queue grew."""
         since, until = seen.since_ns, seen.until_ns
         first = verdict.mechanisms[0] if verdict.mechanisms else None
+        if first is not None and first.metric in PAUSES:
+            pause = self.logs.longest_pause(node, first.metric, since, until)
+            if pause is not None:
+                return Onset(pause[0], pause[0] - LOG_NS, pause[0] + LOG_NS, FROM_LOG)
         if first is not None and first.metric in LOGGED:
             # Not before the log says so, give or take a window.
             track, scene = verdict.ranker.tracks[first.metric], verdict.case.scene

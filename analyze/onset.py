@@ -37,9 +37,12 @@ COARSE = 256
 TAIL = 0.05
 
 
+FROM_LOG = "log"
+
+
 @dataclass(frozen=True)
 class Onset:
-    """When a cause began, with its 90 % interval; int64 ns. `signs`: what was counted."""
+    """When a cause began, with its 90 % interval; int64 ns. `signs`: what was counted, or FROM_LOG."""
 
     at_ns: int
     low_ns: int

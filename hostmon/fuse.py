@@ -131,13 +131,12 @@ def cpu_by_window(run: RunFile, host: str, edges_ns: Int) -> HostCpu | None:
     )
 
 
-def stop_share(run: RunFile, host: str, kind: str, edges_ns: Int) -> Float | None:
-    """Share of each window (0 to 1) in which the host's JVMs stood still; None without such a log.
+def stops(run: RunFile, host: str, kind: str) -> tuple[Int, Int] | None:
+    """Begins and ends of the times in which the host's JVMs stood still, each in order; None without such a
+    log.
 
-    `kind` says for what: "jvm_gc" for collections, which gives the running ratio of garbage collection of
-    Wang et al. (ICDCS 2013, section IV-A); "jvm_safepoint" for every stop of all threads, collections among
-    them. A pause counts in every window that it reaches into, by its overlap. Of several JVMs the shares add
-    up.
+    `kind` says for what: "jvm_gc" for collections; "jvm_safepoint" for every stop of all threads, collections
+    among them.
     """
     begin, end = [], []
     for table in run.dynamic_tables():
@@ -148,6 +147,20 @@ def stop_share(run: RunFile, host: str, kind: str, edges_ns: Int) -> Float | Non
     if not begin:
         return None
     begins, ends = map(np.sort, tap_times(run, host, np.concatenate(begin), np.concatenate(end)))
+    return begins, ends
+
+
+def stop_share(run: RunFile, host: str, kind: str, edges_ns: Int) -> Float | None:
+    """Share of each window (0 to 1) in which the host's JVMs stood still; None without such a log. Of
+    collections it is the running ratio of garbage collection of Wang et al. (ICDCS 2013, section IV-A).
+
+    `kind` as for `stops`. A pause counts in every window that it reaches into, by its overlap. Of several
+    JVMs the shares add up.
+    """
+    stopped = stops(run, host, kind)
+    if stopped is None:
+        return None
+    begins, ends = stopped
     # Time paused until an edge: whole pauses ended by then, and the parts of those that have begun.
     length = np.concatenate([[0], np.cumsum(ends)]), np.concatenate([[0], np.cumsum(begins)])
     ended, begun = np.searchsorted(ends, edges_ns, "right"), np.searchsorted(begins, edges_ns, "right")

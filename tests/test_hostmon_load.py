@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from tapscope.hostmon.cgroup import read_cgroup
 from tapscope.hostmon.clock import told
-from tapscope.hostmon.fuse import by_window, cpu_by_window, host_of_node, node_cpu, resample, stop_share
+from tapscope.hostmon.fuse import (
+    by_window,
+    cpu_by_window,
+    host_of_node,
+    node_cpu,
+    resample,
+    stop_share,
+    stops,
+)
 from tapscope.hostmon.load import host_files, load_host_files
 from tapscope.store import tables
 from tapscope.store.errors import TapscopeError
@@ -215,6 +223,9 @@ def test_the_share_of_collections_is_the_overlap_of_their_pauses(run, tmp_path):
     edges = start + np.array([0, 50, 100, 150, 200]) * MS
     np.testing.assert_allclose(stop_share(run, "app", "jvm_gc", edges), [0, 0.4, 0.4, 0.2])
     assert stop_share(run, "db", "jvm_gc", edges) is None
+    begin, end = stops(run, "app", "jvm_gc")
+    assert ((begin - start) // MS).tolist() == [80, 130]
+    assert ((end - start) // MS).tolist() == [100, 160]
 
 
 @pytest.mark.parametrize("name", ["sadf.json.gz", "mpstat.txt", "iostat.json", "vmstat.txt", "sar.txt.gz"])

@@ -40,6 +40,8 @@ def test_a_stop_that_was_caused_is_found_at_its_node(path, tmp_path, capsys) -> 
     found = score["by_kind"]["stop"]
     assert (found["recall"], found["node_right"], found["cause_right"]) == (1.0, 1, 1)
     assert found["median_onset_error_ms"] < 100
+    assert found["cause_onsets"] == found["cause_onset_within_window"] == 1
+    assert found["median_cause_error_ms"] < 30
     assert score["confusion"] == {"stop": {"node stood still": 1}}
     assert (score["false_findings"], score["precision"]) == (0, 1.0)
     assert run(["validate", str(path), "--faults", str(file)]) == ExitCode.DONE

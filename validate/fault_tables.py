@@ -126,7 +126,7 @@ def _rows(figures: dict[str, dict[str, Any]]) -> list[list[Any]]:
             "" if one["median_onset_error_ms"] is None else f"{one['median_onset_error_ms']:.0f}",
             _share(one["onset_within_window"], one["found"]),
             "" if one["median_cause_error_ms"] is None else f"{one['median_cause_error_ms']:.0f}",
-            _share(one["cause_onset_within_window"], one["found"]),
+            _share(one["cause_onset_within_window"], one["cause_onsets"]),
             _share(one["cause_interval_holds"], one["cause_intervals"]),
         ]
         for name, one in figures.items()
@@ -174,13 +174,10 @@ def _by_kind(faults: Sequence[Fault]) -> dict[str, list[Fault]]:
 def _figures(faults: Sequence[Fault]) -> dict[str, Any]:
     hit = [fault for fault in faults if fault.found is not None]
     errors = sorted(abs(fault.onset_error_ns or 0) for fault in hit)
-    of_cause = sorted(abs(fault.cause_error_ns or 0) for fault in hit)
-    held = [fault.cause_interval_holds for fault in hit if fault.cause_interval_holds is not None]
     good = {
         "node_right": sum(fault.node_right for fault in hit),
         "cause_right": sum(fault.cause_right for fault in hit),
         "onset_within_window": sum(error <= WINDOW_NS for error in errors),
-        "cause_onset_within_window": sum(error <= WINDOW_NS for error in of_cause),
     }
     return {
         "caused": len(faults),
@@ -189,7 +186,18 @@ def _figures(faults: Sequence[Fault]) -> dict[str, Any]:
         "recall": len(hit) / len(faults) if faults else float("nan"),
         "recall_interval": wilson(len(hit), len(faults)),
         **{f"{name}_share": value / len(hit) if hit else float("nan") for name, value in good.items()},
+        **_of_cause(hit),
         "median_onset_error_ms": _median_ms(errors),
+    }
+
+
+def _of_cause(hit: Sequence[Fault]) -> dict[str, Any]:
+    """Begins of causes, as far as they can be judged."""
+    of_cause = sorted(abs(fault.cause_error_ns) for fault in hit if fault.cause_error_ns is not None)
+    held = [fault.cause_interval_holds for fault in hit if fault.cause_interval_holds is not None]
+    return {
+        "cause_onsets": len(of_cause),
+        "cause_onset_within_window": sum(error <= WINDOW_NS for error in of_cause),
         "median_cause_error_ms": _median_ms(of_cause),
         "cause_intervals": len(held),
         "cause_interval_holds": sum(held),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapscope.analyze.findings import Finding, findings
+from tapscope.analyze.onset import FROM_LOG
 from tapscope.hostmon.fuse import manifest_hosts
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
@@ -62,7 +63,8 @@ class Fault:
 
     By how much the finding is late (negative: early): `onset_error_ns` the harm that it tells of,
     `cause_error_ns` what it takes for the begin of the cause, and whether the interval of that holds the
-    fault's begin (None: it has none).
+    fault's begin (None: it has none). Neither is judged where the finding has it from the very log that is
+    the record.
     """
 
     begin_ns: int
@@ -155,6 +157,8 @@ def _fault(row: Caused, found: list[Finding], names: list[str], addresses: dict[
     best = min(hit, key=lambda number: abs(found[number].episode.begin_ns - row.begin_ns))
     one = found[best]
     node = names[one.origin].partition(":")[0] if one.origin >= 0 else ""
+    began_ns = one.episode.begin_ns if one.began is None else one.began.at_ns
+    same_log = row.kind == "gc" and one.began is not None and one.began.signs == FROM_LOG
     return Fault(
         *row,
         found=best,
@@ -162,9 +166,9 @@ def _fault(row: Caused, found: list[Finding], names: list[str], addresses: dict[
         origin=next((host for host, address in addresses.items() if address == node), node),
         node_right=node == addresses.get(row.host, row.host),
         onset_error_ns=one.episode.begin_ns - row.begin_ns,
-        cause_error_ns=(one.episode.begin_ns if one.began is None else one.began.at_ns) - row.begin_ns,
+        cause_error_ns=None if same_log else began_ns - row.begin_ns,
         cause_interval_holds=(
-            None if one.began is None else one.began.low_ns <= row.begin_ns <= one.began.high_ns
+            None if same_log or one.began is None else one.began.low_ns <= row.begin_ns <= one.began.high_ns
         ),
     )
 
