@@ -22,11 +22,14 @@ constexpr double kExchangeWorthTaking = 1.0;  // nats over all chains; the aucti
 constexpr double kLive = 1e-3;       // probability of another parent from which on a pair is drawn again
 constexpr double kNeverSure = 1e-6;  // probability that something else is true, at least
 constexpr float kReach = 8.0f;       // nats: see nearness.hpp
+// Of the first rounds of learning: to their poor models everybody is near, and most gains are between the nearest.
+constexpr float kFirstReach[] = {3.0f, 6.0f};
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say. The single best assignment wants most of what they say;
 // how sure it is wants much less.
 constexpr float kTemperToDecide = 0.7f, kTemperToDoubt = 0.3f;
-constexpr int kBurnIn = 4;  // draws that are not counted, where the model is known already
+constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
+constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
 // What is left of all evidence where chains are scattered for another attempt: enough to keep what is plain.
 constexpr float kScatter = 0.15f;
 constexpr int kAttempts = 2;  // of that kind, at the best assignment
@@ -114,13 +117,14 @@ private:
                 if (round > 0) content_.apply();
                 forward();
             }
-            climb(2);
+            climb(2, round < 2 ? kFirstReach[round] : kReach);
+            if (changed() <= kConverged) break;
             reestimate();
         }
         climb(options_.max_sweeps);
         attempt([&] { set_out(); });
         attempt([&] { scatter(); });
-        reestimate();
+        if (changed() > 0) reestimate();
     }
 
     // A forward pass by a model that is good already. Sharp gaps would hold it where it has left the chains, as it knew
@@ -167,10 +171,14 @@ private:
         find_live_pairs();
         for (int round = 0; round < options_.soften_rounds && !stop_; ++round) {
             if (live_.empty()) return;
-            if (round == options_.soften_rounds / 2) find_live_pairs();
+            if (2 * round == options_.soften_rounds) find_live_pairs();
             draw();
-            reestimate();
+            // What is drawn anew is a small part, and tells little of what is copied.
+            if (round % 4 == 3) content_.relearn(chains_.parent_of());
+            model_.estimate(chains_.parent_of());
+            nearness_.forget();
         }
+        chains_.forget();
     }
 
     // The best assignment near the last estimate; then how often each candidate is drawn, over options_.draws draws
@@ -200,7 +208,17 @@ private:
         return drawn;
     }
 
+    // Share of the children whose parent is another than when the model was learned last.
+    double changed() const {
+        const auto& parent_of = chains_.parent_of();
+        if (taught_by_.size() != parent_of.size()) return 1;
+        std::size_t count = 0;
+        for (std::size_t c = 0; c < parent_of.size(); ++c) count += parent_of[c] != taught_by_[c];
+        return static_cast<double>(count) / static_cast<double>(parent_of.size());
+    }
+
     void reestimate() {
+        taught_by_ = chains_.parent_of();
         content_.relearn(chains_.parent_of());
         model_.estimate(chains_.parent_of());
         chains_.forget();
@@ -234,9 +252,9 @@ private:
     }
 
     // Pairwise splits of near parents until nothing improves.
-    void climb(int max_sweeps) {
+    void climb(int max_sweeps, float reach = kReach) {
         for (int sweep = 0; sweep < max_sweeps && !stop_; ++sweep) {
-            nearness_.find(chains_, kReach);
+            nearness_.find(chains_, reach);
             bool improved = adopt_or_leave();
             for (const auto& [p, q] : nearness_.pairs()) {
                 if (stop_) break;
@@ -383,6 +401,8 @@ private:
     Nearness nearness_;
     Pieces pieces_;
     Chains chains_;
+    std::vector<std::int32_t>
+        taught_by_;  // the assignment that the model was learned from, of a first stretch
     std::vector<Pair> live_;
     std::vector<std::uint8_t> moving_;  // by child: whether draws could move it
     Random random_;

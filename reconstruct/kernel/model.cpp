@@ -124,7 +124,8 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     const auto waited = find_waits(parent_of);
     fade(keep);
     pool_wait_.forget(keep);
-    fan_out_.find(parent_of);
+    // The first assignment mixes requests up: calls overlap in it that never do.
+    if (learned_) fan_out_.find(parent_of);
     const auto n = static_cast<std::size_t>(n_states());
     auto observe = [&](std::int32_t p, const Tip& tip, std::int32_t next) {
         const auto a = parents.cls[p];
