@@ -18,12 +18,13 @@ from tapscope.validate.event_calls import (
     EVENT_CALL,
     RAW_CALL,
     TIERS,
+    Cells,
     Collector,
     EventCalls,
+    Growing,
     MarkKind,
     Table,
     empty_table,
-    table_of,
     without_duplicates,
 )
 from tapscope.validate.joining import last_before
@@ -313,7 +314,6 @@ def _ids_from_statements(calls: Table, marks: Table, collector: Collector) -> No
 
 def _downstream(calls: Table, marks: Table, collector: Collector) -> Table:
     """Downstream intervals of the calls, in order of call and time."""
-    rows: list[tuple[int, ...]] = []
     receiving = _of_kind(marks, MarkKind.RECEIVING)
     sending = _of_kind(marks, MarkKind.SENDING)
     statement = _of_kind(marks, MarkKind.STATEMENT)
@@ -323,30 +323,30 @@ def _downstream(calls: Table, marks: Table, collector: Collector) -> Table:
     answer = last_before(
         receiving["request_id"], -receiving["at_ns"], sending["request_id"], -sending["at_ns"]
     )
-    for i in np.flatnonzero(owner >= 0).tolist():
-        call, sent = int(owner[i]), int(sending["at_ns"][i])
-        received, handled = -1, int(calls["handled_ns"][call])
-        if answer[i] >= 0:
-            received = int(receiving["at_ns"][answer[i]])
-        elif handled >= 0:
-            received = sent + handled
-        rows.append((call, 0, sent, received, STAMP_NS, -1, -1))
-    owner = _owners(calls, statement)
-    collector.count("statement_without_call", int(np.count_nonzero(owner < 0)))
-    joined = owner >= 0
-    precision = np.full(len(owner), STAMP_NS, dtype=np.int64)
-    block = (
-        owner,
-        np.maximum(statement["ordinal"], 0),
-        statement["at_ns"],
-        statement["until_ns"],
-        precision,
-        statement["thread"],
-        statement["command"],
-    )  # in the order of DOWNSTREAM
-    rows += zip(*(column[joined].tolist() for column in block), strict=True)
-    rows.sort()
-    return table_of(DOWNSTREAM, rows)
+    handled = np.append(calls["handled_ns"], -1)[owner]
+    received = np.where(handled >= 0, sending["at_ns"] + handled, -1)
+    received[answer >= 0] = receiving["at_ns"][answer[answer >= 0]]
+    found = Growing(DOWNSTREAM)
+    for of, marked, ordinal, until, thread, command in (
+        (owner, sending, 0, received, -1, -1),
+        (
+            _owners(calls, statement),
+            statement,
+            np.maximum(statement["ordinal"], 0),
+            statement["until_ns"],
+            statement["thread"],
+            statement["command"],
+        ),
+    ):
+        columns: dict[str, Cells] = {"call": of, "ordinal": ordinal, "send_ns": marked["at_ns"]}
+        columns |= {"receive_ns": until, "precision_ns": STAMP_NS, "thread": thread, "command": command}
+        found.block(len(of), columns)
+    table = found.table()
+    lost = int(np.count_nonzero(table["call"][len(owner) :] < 0))
+    collector.count("statement_without_call", lost)
+    order = np.lexsort([table[name] for name in ("receive_ns", "send_ns", "ordinal", "call")])
+    order = order[np.searchsorted(table["call"][order], 0) :]  # those of no call come first
+    return {name: values[order] for name, values in table.items()}
 
 
 def _callers(calls: Table, downstream: Table, marks: Table) -> Table:
