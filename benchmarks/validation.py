@@ -3,8 +3,9 @@
     python benchmarks/validation.py [--calls N ...]
 
 The run is the tests' simulation of three tiers, repeated one after the other until there are N calls, with
-the logs of its three servers in the formats of Apache, Tomcat and MariaDB (one line per call) and the true
-paths. Every line is a process of its own; making the input is not measured. Beside it, as a floor, what
+the logs of its three servers in the formats of Apache, Tomcat and MariaDB (one line per call), what the
+client and the application logged as callers (one line per request and per statement), and the true paths.
+Every line is a process of its own; making the input is not measured. Beside it, as a floor, what
 it takes to read the same bytes line by line and to split nothing.
 """
 
@@ -25,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from by_size import print_lines
-from event_logs import HOSTS, write_logs, write_run, write_truth
-from simulator import Simulation, simulate
+from event_logs import HOSTS, request_ids, write_logs, write_run, write_truth
+from simulator import DB, WEB, Simulation, simulate
 from trace_capture import peak_mb
 
 from tapscope.store.tables import Table
@@ -35,6 +36,7 @@ from tapscope.validate.validation import validate
 PIECE_SECONDS = 20.0
 TIMES = ("arrive_ns", "request_end_ns", "response_begin_ns", "depart_ns", "begin_ns", "end_ns")
 MESSAGES = ("request", "response")
+CALLER_NS = 100_000
 
 
 def answered(world: Simulation) -> Simulation:
@@ -75,9 +77,29 @@ def make(folder: Path, calls: int) -> int:
     world = repeated(answered(simulate(seed=7, users=150, seconds=PIECE_SECONDS)), calls)
     write_run(world, folder / "run.db")
     write_logs(world, folder / "events")
+    write_callers(world, folder)
     write_truth(world, folder / "truth" / "calls.csv.gz")
     (folder / "manifest.json").write_text(json.dumps({"hosts": HOSTS}))
     return len(world.true_parent)
+
+
+def write_callers(world: Simulation, folder: Path) -> None:
+    """users/requests.csv and the application's statements.tsv; a caller is a tenth of a millisecond away."""
+    calls, ids = world.tables["calls"], request_ids(world)
+    node = calls["server_node"]
+    begin, end = calls["arrive_ns"] - CALLER_NS, calls["depart_ns"] + CALLER_NS
+    (folder / "users").mkdir()
+    with (folder / "users" / "requests.csv").open("w") as file:
+        file.write("request_id,start_ns,end_ns\n")
+        file.writelines(
+            f"{ids[row]},{begin[row]},{end[row]}\n" for row in np.flatnonzero(node == WEB).tolist()
+        )
+    with (folder / "events" / "tomcat" / "statements.tsv").open("w") as file:
+        file.write("request_id\tordinal\tds_us\tdr_us\tthread_id\tform\n")
+        file.writelines(
+            f"{ids[row]}\t0\t{begin[row] // 1000}\t{end[row] // 1000}\t{calls['conn'][row]}\ttext\n"
+            for row in np.flatnonzero(node == DB).tolist()
+        )
 
 
 def _cpu() -> float:
@@ -102,7 +124,7 @@ def floor(folder: Path) -> float:
     """Seconds to read the lines of logs and truth."""
     began = time.perf_counter()
     for path in sorted(folder.rglob("*")):
-        if path.suffix in (".log", ".tsv"):
+        if path.suffix in (".log", ".tsv", ".csv"):
             with path.open("rb") as file:
                 sum(len(line) for line in file)
         elif path.suffix == ".gz":
