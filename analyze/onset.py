@@ -131,7 +131,9 @@ class Pace:
         `connections`, whatever became of them."""
         times = self._asked_ns if connections else self._at.begin_ns
         usual = np.diff(np.searchsorted(times, self._edges_ns))[self._quiet]
-        mean = float(usual.mean()) if len(usual) else 0.0
+        if not len(usual):
+            return None
+        mean = float(usual.mean())
         per_ns = mean / int(self._edges_ns[1] - self._edges_ns[0])
         return change_point(
             times,

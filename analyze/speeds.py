@@ -142,7 +142,10 @@ def _windows(inside: Inside, work: Float, stalled: tuple[Int, Int]) -> _Windows 
     rows = slice(cuts[0], cuts[-1])
     left = (inside.begun[rows] - np.arange(cuts[0], cuts[-1])).astype(np.int64)
     size = work[rows] / float(work[work > 0].mean())
-    return _Windows(done, used, left, size, cuts - cuts[0], at, level.astype(np.float64), edges)
+    # Times since the first window: float64 holds them to the nanosecond.
+    return _Windows(
+        done, used, left, size, cuts - cuts[0], at - edges[0], level.astype(np.float64), edges - edges[0]
+    )
 
 
 def _together(windows: _Windows, corner: float) -> bool:

@@ -112,6 +112,15 @@ def test_a_finding_says_when_its_cause_began(tmp_path, seed: int) -> None:
     assert found.began.low_ns <= found.began.at_ns <= found.began.high_ns
 
 
+def test_a_run_without_a_quiet_moment_tells_no_begin() -> None:
+    queue = closed_loop(4, (0.004,), 12, seed=5)
+    read = Read(queue.calls(), NO_CONNECTIONS, queue.end_ns - queue.begin_ns)
+    edges = window_edges(0, 12 * SECOND, 50 * MS)
+    pace = Pace(read, 0, node_loads(read, edges)[0], edges, np.zeros(len(edges) - 1, dtype=np.bool_))
+    assert pace.slowed(5 * SECOND, 6 * SECOND) is None
+    assert pace.rushed(5 * SECOND, 6 * SECOND) is None
+
+
 def test_the_integral_from_a_moment_on_is_that_of_the_whole() -> None:
     rng = np.random.default_rng(4)
     begin = np.sort(rng.integers(0, 1000, 300))
