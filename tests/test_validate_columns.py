@@ -84,6 +84,51 @@ def test_fields_of_many_lines_are_those_of_each(tmp_path_factory, texts):
     assert found == [{name: each.get(name, "-") for name in ("id", "beg", "D")} for each in wanted]
 
 
+COMPACT = "[2026-11-20 22:54:28.000700]"
+ERROR_LINE = st.lists(
+    st.sampled_from(
+        [
+            COMPACT,
+            "[Fri Nov 20 22:54:28.000700 2026]",
+            "[2026-11-20 25:54:28.000700]",
+            "DS id=R0",
+            "]DS id=R1",
+            "xDS id=R2",
+            "DS id=",
+            "DS",
+            "id=R3",
+            "ajp_ilink_received END_RESPONSE",
+            "[rid R4]",
+            "é",
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+).map(" ".join)
+
+
+@given(st.lists(ERROR_LINE, min_size=1, max_size=6))
+def test_marks_of_an_error_log_are_those_of_each_line(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("log") / "error.log"
+    texts = [*texts, *[f"{COMPACT} [log_debug:info] DS id=R9"] * len(texts)]  # more good lines than bad ones
+    path.write_text("".join(f"{text}\n" for text in texts))
+    wanted, bad, alone = [], 0, Collector()
+    for text in texts:
+        try:
+            mark = apache._mark(text, alone)
+        except UnreadableError:
+            bad += 1
+        else:
+            wanted += [mark] if mark is not None else []
+    collector = Collector()
+    apache.read_error(lines.LogFile(path, ""), collector)
+    marks, ids = collector.marks.table(), collector.request_ids.texts
+    found = zip(marks["kind"].tolist(), marks["request_id"].tolist(), marks["at_ns"].tolist(), strict=True)
+    assert sorted((kind, ids[code], at) for kind, code, at in found) == sorted(wanted)
+    assert collector.counts == alone.counts | ({"unreadable_line": bad} if bad else {})
+    assert collector.sources[0]["calls"] == len(wanted)
+
+
 CELLS = st.lists(st.text(alphabet='a1," ', max_size=3), min_size=1, max_size=4)
 
 

@@ -16,8 +16,15 @@ import numpy as np
 
 from tapscope.store.codes import Protocol
 from tapscope.validate.event_calls import TIERS, Collector, MarkKind
-from tapscope.validate.monitors.books import Stay, read_lines
-from tapscope.validate.monitors.columns import NOTHING, Rows, Stays, read_fields
+from tapscope.validate.monitors.columns import (
+    LINE,
+    NOTHING,
+    Rows,
+    Stays,
+    local_stamps,
+    read_fields,
+    read_whole,
+)
 from tapscope.validate.monitors.lines import (
     LOCAL,
     Format,
@@ -27,7 +34,7 @@ from tapscope.validate.monitors.lines import (
     outside_quotes,
 )
 from tapscope.validate.parsing import Parsed, completed, of_form, whole
-from tapscope.validate.texts import Texts
+from tapscope.validate.texts import Bools, Ints, Texts, next_of
 
 PRECISION_NS = 1_000
 """%{begin:usec}t and its like are cut to whole microseconds."""
@@ -107,25 +114,77 @@ def read_error(file: LogFile, collector: Collector) -> None:
     host = collector.hosts.code(file.host)
     tier = TIERS.index("web")
 
-    def parse(source: int, number: int, text: str) -> Stay | None:
-        found = _SENT.search(text)
-        kind = MarkKind.SENDING
-        if found is None:
-            if "ajp_ilink_received END_RESPONSE" not in text:
-                return None
-            kind = MarkKind.RECEIVING
-            found = _LOG_ID.search(text)
-            if found is None:
-                collector.count("apache.receiving_without_id")
-                return None
-        stamp = _stamp(text)
-        if stamp is None:
-            raise UnreadableError
-        at = local_ns(stamp)
-        collector.mark(kind, tier=tier, host=host, source=source, request_id=found[1], at_ns=at)
-        return at, at
+    def take(rows: Rows) -> Stays:
+        lines = rows[LINE]
+        told = lines.first(_TOLD)
+        sent, ids, at_ns = _sendings(lines, told)
+        collector.mark_rows(
+            MarkKind.SENDING,
+            tier=tier,
+            host=host,
+            source=rows.source,
+            request_id=collector.id_codes(ids),
+            at_ns=at_ns,
+            until_ns=-1,
+        )
+        found = dict(zip(rows.line[sent].tolist(), at_ns.tolist(), strict=True))
+        bad = []
+        rest = ~sent & ((told >= 0) | (lines.first(_RECEIVED) >= 0))
+        for place in np.flatnonzero(rest).tolist():
+            number = int(rows.line[place])
+            try:
+                mark = _mark(lines[place], collector)
+            except UnreadableError:
+                bad.append(number)
+                continue
+            if mark is not None:
+                kind, request_id, at = mark
+                found[number] = at
+                where = {"tier": tier, "host": host, "source": rows.source}
+                collector.mark(kind, request_id=request_id, at_ns=at, **where)
+        rows.unreadable.append(np.array(bad, dtype=np.int64))
+        line, stamps = np.array(sorted(found.items()), dtype=np.int64).reshape(-1, 2).T
+        return line, stamps, stamps
 
-    read_lines(file, collector, ERROR, parse, zone=LOCAL)
+    read_whole(file, collector, ERROR, take, zone=LOCAL)
+
+
+_TOLD = "DS id="
+_RECEIVED = "ajp_ilink_received END_RESPONSE"
+
+
+def _sendings(lines: Texts, told: Ints) -> tuple[Bools, Texts, Ints]:
+    """Lines that begin with a compact stamp and hold `DS id=ID` behind a blank; these IDs and stamps. told :
+    where _TOLD stands in each line, -1 nowhere"""
+    data, begin = lines.data, told + len(_TOLD)
+    end = np.minimum(next_of(np.flatnonzero(data <= ord(" ")), begin, len(data)), lines.end)
+    stamp = Texts(data, lines.begin + 1, np.minimum(lines.begin + 1 + STAMP_LENGTH, lines.end))
+    sent = (told > lines.begin) & (data[told - 1] == ord(" ")) & (end > begin)
+    sent &= (data[lines.begin] == ord("[")) & (data[stamp.end] == ord("]"))
+    at = local_stamps(stamp.where(sent))
+    sent[sent] = at.good
+    return sent, Texts(data, begin[sent], end[sent]), at.values[at.good]
+
+
+STAMP_LENGTH = len("YYYY-MM-DD hh:mm:ss.uuuuuu")
+
+
+def _mark(line: str, collector: Collector) -> tuple[MarkKind, str, int] | None:
+    """What one line tells: kind, request ID, stamp; UnreadableError where it should have a stamp."""
+    found = _SENT.search(line)
+    kind = MarkKind.SENDING
+    if found is None:
+        if _RECEIVED not in line:
+            return None
+        kind = MarkKind.RECEIVING
+        found = _LOG_ID.search(line)
+        if found is None:
+            collector.count("apache.receiving_without_id")
+            return None
+    stamp = _stamp(line)
+    if stamp is None:
+        raise UnreadableError
+    return kind, found[1], local_ns(stamp)
 
 
 ACCESS = Format(

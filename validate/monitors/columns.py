@@ -25,7 +25,7 @@ from tapscope.validate.monitors.lines import (
 from tapscope.validate.parsing import Parsed, completed, digits, of_form, parsed, whole
 from tapscope.validate.texts import Bools, Ints, Texts
 
-__all__ = ["NOTHING", "Rows", "Stays", "local_stamps", "read_fields", "read_table"]
+__all__ = ["LINE", "NOTHING", "Rows", "Stays", "local_stamps", "read_fields", "read_table", "read_whole"]
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,16 @@ def read_table(
         return whole, {name: flat[at] for name, at in columns.items()}
 
     _read(file, collector, form, cells, take, zone, 1)
+
+
+def read_whole(
+    file: LogFile, collector: Collector, form: Format, take: Callable[[Rows], Stays], *, zone: str = UTC_EPOCH
+) -> None:
+    """A log whose lines are not taken apart here: the only column is LINE."""
+    _read(file, collector, form, lambda texts: (None, {LINE: texts}), take, zone, 0)
+
+
+LINE = "line"
 
 
 def _quoted_cells(texts: Texts, width: int) -> tuple[Bools, list[Texts]]:
