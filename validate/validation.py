@@ -31,10 +31,10 @@ from tapscope.validate.agreement import TierAgreement
 from tapscope.validate.aligned import Aligned, align
 from tapscope.validate.clocks import HostClock, Sightings, by_requests, corrected
 from tapscope.validate.event_calls import TIERS, EventCalls, Names, Table
-from tapscope.validate.events import ZONE_STEP_NS
 from tapscope.validate.request_agreement import RequestAgreement
 from tapscope.validate.stored import store
 from tapscope.validate.verdict import Thresholds, judge, judge_paths
+from tapscope.validate.zones import ZONE_STEP_NS
 
 FORMAT = 2
 """Version of the JSON structure; raised when a key changes its meaning or goes."""

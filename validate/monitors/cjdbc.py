@@ -9,7 +9,7 @@ takes it up, and no departure. The request ID is the comment at the end of the s
 make a SELECT a write).
 
 A day without a date is that of the file's last change; stamps that jump back by half a day and more are past
-midnight. The zone is settled as for every log without one (events.settle_zones), by whole days too.
+midnight. The zone is settled as for every log without one (zones.settle_zones), by whole days too.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ SHOWN_CHARACTERS = 60
 """Of a line that is quoted in an error: enough to recognise it, not enough to leak what users sent."""
 
 LOCAL = "local"
-"""Zone of a log whose stamps name none; events.settle_zones replaces it by what it found."""
+"""Zone of a log whose stamps name none; zones.settle_zones replaces it by what it found."""
 
 UTC_EPOCH = "UTC epoch"
 """Zone of a log whose stamps count from the epoch."""
@@ -154,7 +154,7 @@ def local_ns(text: str) -> int:
     """Nanoseconds since the epoch of 'YYYY-MM-DD hh:mm:ss[.ffffff]' as if it were UTC; UnreadableError if it
     is not that.
 
-    The zone is settled later for the whole log (events.settle_zones): a log line has too little to tell it.
+    The zone is settled later for the whole log (zones.settle_zones): a log line has too little to tell it.
     """
     seconds, _, fraction = text.partition(".")
     if fraction and not (fraction.isdecimal() and len(fraction) <= 6):
