@@ -13,6 +13,7 @@ from capture_packets import (
     SERVER,
     START_NS,
     Dialogue,
+    Packet,
     message_rows,
     unaccounted,
     write_pcap,
@@ -140,3 +141,51 @@ def test_one_request_at_a_time_is_sure_behind_a_lost_start(end: bool, tmp_path: 
     tables = capture.read_files([write_pcap(tmp_path / "a.pcap", packets)], salt=SALT)
     assert shifts(tables, 1) == [None] + [0] * 11
     assert not (tables.messages["flags"] & MessageFlag.INFERRED).any()
+
+
+def packets_of_four_open(total: int, lost: set[str], handshake: bool) -> list[Packet]:
+    """A client that has four requests open; of "Q0", "A0", "Q1", ... those in `lost` are not there."""
+    dialogue = Dialogue()
+    dialogue.open()
+    if not handshake:
+        dialogue.packets.clear()
+
+    def emit(side: int, name: str, data: bytes) -> None:
+        dialogue.emit(side, PSH | ACK, data)
+        dialogue.seq[side] += len(data)
+        if name in lost:
+            dialogue.packets.pop()
+
+    def ask(number: int) -> None:
+        emit(CLIENT, f"Q{number}", b"GET /story/%d HTTP/1.1\r\n\r\n" % (1000 + number))
+
+    for number in range(4):
+        ask(number)
+    for number in range(total):
+        emit(SERVER, f"A{number}", b"HTTP/1.1 %d OK\r\nContent-Length: 9\r\n\r\nanswer   " % (200 + number))
+        if number + 4 < total:
+            ask(number + 4)
+    return dialogue.close().packets
+
+
+@pytest.mark.parametrize(
+    ("lost", "handshake"),
+    [
+        pytest.param({"Q0", "Q1", "Q2", "Q3"}, False, id="joined before the first answer"),
+        pytest.param({"Q4", "Q6", "Q7"}, True, id="requests only"),
+        pytest.param({"Q4", "A1", "Q5"}, True, id="requests around an answer"),
+        pytest.param({"Q0", "Q1", "Q2", "A0", "Q7"}, True, id="the start of both sides"),
+    ],
+)
+def test_with_four_requests_open_no_pair_behind_a_loss_is_wrong_without_a_flag(
+    lost: set[str], handshake: bool, tmp_path: Path
+) -> None:
+    packets = packets_of_four_open(24, lost, handshake)
+    m = capture.read_files([write_pcap(tmp_path / "a.pcap", packets)], salt=SALT).messages
+    size = len(b"GET /story/1000 HTTP/1.1\r\n\r\n")
+    number = (m["tcp_seq"].astype(np.int64) - 1001) // size  # of a request: all are of one size
+    answers = np.flatnonzero(m["request"] >= 0)
+    assert len(answers) > 10
+    right = number[m["request"][answers]] == m["status"][answers] - 200
+    flagged = (m["flags"][answers] & MessageFlag.INFERRED) != 0
+    assert (right | flagged).all()

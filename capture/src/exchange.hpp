@@ -156,7 +156,7 @@ struct Exchange {
     bool pipelines = false;        // the same, ever
     bool endpoint_known = false;
     bool asked_all = false;      // the stream to the server is over
-    bool unasked = false;        // a response came before any request was seen
+    bool unasked = false;        // a response came before any request that was seen, or may have
     bool lost_inside = false;    // the loss of lost_begin took the end of a message that was begun
     bool keys_may_come = false;  // secrets that are not in the key log may still be written there
     bool keys_awaited =

@@ -46,6 +46,8 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
     const std::uint64_t ack = ack_of_byte(offset);
     RequestQueue& open = exchange_->requests;
     const OpenRequest request{row, offset, ack, tag, after_loss};
+    // No answer is missing of those that were sent.
+    const bool read_all = !exchange_->at(Direction::to_client).loss_behind() && all_read(ack);
     if (exchange_->doubt != nullptr) [[unlikely]] {
         const bool read = all_read(ack);
         if (read && standing_known(after_loss)) {
@@ -55,7 +57,7 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
             if (read) exchange_->doubt->left_open = true;
             note_request(request);
         }
-    } else if (!after_loss && !exchange_->at(Direction::to_client).loss_behind() && all_read(ack)) {
+    } else if (read_all && !after_loss && !exchange_->unasked) {
         exchange_->standing.observe(open.size());
     }
     if (open.empty()) {
@@ -82,7 +84,12 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
         if (unanswered_lost || behind_loss || (exchange_->unproven != nullptr && exchange_->pipelined))
             [[unlikely]] {
             begin_doubt();
-            exchange_->doubt->request_lost |= open.empty() && ack <= exchange_->answers_at_request_loss;
+            Doubt& doubt = *exchange_->doubt;
+            doubt.left_open |= read_all && !open.empty();
+            if (open.empty() && ack <= exchange_->answers_at_request_loss) {
+                doubt.request_lost = true;
+                if (after_loss) doubt.lost_request_bytes = offset - exchange_->request_lost_begin;
+            }
             note_request(request);
         } else if (exchange_->unproven != nullptr) [[unlikely]] {
             note_unproven(request);

@@ -80,6 +80,14 @@ bool Recorder::all_read(std::uint64_t ack) const noexcept {
     return exchange_->requests.empty() || ack > exchange_->requests.back().peer_ack;
 }
 
+// Are the bytes that were lost before the first request noted twice those of a usual one?
+bool Recorder::room_for_two_requests() const noexcept {
+    const Doubt& doubt = *exchange_->doubt;
+    const std::uint64_t noted =
+        exchange_->at(Direction::to_server).current_begin - doubt.requests.front().begin;
+    return doubt.lost_request_bytes * doubt.requests.size() >= 2 * noted;
+}
+
 // At a moment when all is read: is it known which requests are open? Of a client not known yet that waits for all
 // answers no more can be left over than what the lost packets may have answered.
 bool Recorder::standing_known(bool after_loss) const noexcept {
@@ -87,13 +95,16 @@ bool Recorder::standing_known(bool after_loss) const noexcept {
     if (standing.varying()) return false;
     const auto& asked = exchange_->doubt->requests;
     if (!standing.seen()) {
-        if (exchange_->doubt->left_open) return false;
+        if (exchange_->doubt->left_open || (after_loss && exchange_->pipelines)) return false;
         const auto& answers = exchange_->doubt->responses;
         const auto behind_loss = [](const auto& noted) { return noted.after_loss; };
         const auto answers_behind_loss = std::count_if(answers.begin(), answers.end(), behind_loss);
-        if (exchange_->requests.empty())
-            return !exchange_->doubt->request_lost || answers.size() > asked.size() ||
-                   answers_behind_loss > 0 || exchange_->at(Direction::to_client).loss_behind();
+        if (exchange_->requests.empty()) {
+            if (!exchange_->doubt->request_lost || answers.size() > asked.size()) return true;
+            // One that was lost may have been answered by what was lost; of several there may be some open.
+            return !room_for_two_requests() &&
+                   (answers_behind_loss > 0 || exchange_->at(Direction::to_client).loss_behind());
+        }
         return exchange_->requests.size() <= exchange_->doubt->lost_packets &&
                std::none_of(asked.begin(), asked.end(), behind_loss) && answers_behind_loss <= 1;
     }

@@ -244,6 +244,7 @@ private:
     void note_request(const OpenRequest& request);
     void note_response(MessageRef row, std::int64_t request, bool after_loss);
     bool all_read(std::uint64_t ack) const noexcept;
+    bool room_for_two_requests() const noexcept;
     bool standing_known(bool after_loss) const noexcept;
     void settle_doubt(std::size_t standing, bool request_lost_behind, bool response_lost_behind,
                       bool sure = true);

@@ -347,6 +347,7 @@ void Tracker::open_conversation(Connection& connection) {
         std::make_unique<Conversation>(recorder_, static_cast<std::int32_t>(connection.id), fixed);
     Exchange& exchange = connection.conversation->exchange();
     exchange.keys_may_come = limits_.tls_key_wait_ns > 0;
+    exchange.unasked = !connection.syn_seen && !connection.syn_ack_seen;
     for (const unsigned side : {0u, 1u})
         exchange.at(connection.direction(side)).base_seq = connection.stream[side].base_seq;
     const std::string endpoint =
