@@ -5,7 +5,9 @@
 
 #include "hash.hpp"
 
-#if defined(__SSE2__)
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -64,7 +66,7 @@ void add_kinds(const char* p, std::size_t at, Kinds& kinds) noexcept {
     kinds.joint |= std::uint64_t{static_cast<unsigned>(_mm_movemask_epi8(joints))} << at;
 }
 
-Kinds kinds_of(std::string_view value) noexcept {  // 16 to kMost bytes
+Kinds kinds_by_16(std::string_view value) noexcept {
     Kinds kinds;
     std::size_t at = 0;
     for (; at + 16 <= value.size(); at += 16) add_kinds(value.data(), at, kinds);
@@ -72,7 +74,7 @@ Kinds kinds_of(std::string_view value) noexcept {  // 16 to kMost bytes
     return kinds;
 }
 #else
-Kinds kinds_of(std::string_view value) noexcept {
+Kinds kinds_by_16(std::string_view value) noexcept {
     Kinds kinds;
     for (std::size_t i = 0; i < value.size(); ++i) {
         const char c = value[i];
@@ -86,6 +88,38 @@ Kinds kinds_of(std::string_view value) noexcept {
     return kinds;
 }
 #endif
+
+#if defined(__x86_64__)
+[[gnu::target("avx512bw")]] Kinds kinds_by_64(std::string_view value) noexcept {
+    // What the mask leaves out is not read, and zero is of no kind.
+    const __m512i bytes = _mm512_maskz_loadu_epi8(~std::uint64_t{0} >> (kMost - value.size()), value.data());
+    const __m512i small = _mm512_or_si512(bytes, _mm512_set1_epi8(0x20));
+    const auto within = [](__m512i of, char low, char span) __attribute__((target("avx512bw"))) {
+        return std::uint64_t{
+            _mm512_cmple_epu8_mask(_mm512_sub_epi8(of, _mm512_set1_epi8(low)), _mm512_set1_epi8(span))};
+    };
+    const auto is = [&](char c) __attribute__((target("avx512bw"))) {
+        return std::uint64_t{_mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(c))};
+    };
+    Kinds kinds;
+    kinds.digit = within(bytes, '0', 9);
+    kinds.upper = within(bytes, 'A', 25);
+    kinds.lower = within(bytes, 'a', 25);
+    kinds.hex = kinds.digit | within(small, 'a', 5);
+    kinds.joint = is('-') | is('_') | is('+') | is('@');
+    return kinds;
+}
+#endif
+
+// Of 16 to kMost bytes, in one step where the processor can.
+using KindsOf = Kinds (*)(std::string_view value) noexcept;
+KindsOf choose([[maybe_unused]] unsigned widest) noexcept {
+#if defined(__x86_64__)
+    if (widest >= 512 && __builtin_cpu_supports("avx512bw")) return kinds_by_64;
+#endif
+    return kinds_by_16;
+}
+const KindsOf widest_kinds = choose(512);
 
 // Calls visit(from, size) for every maximal run of ones.
 template <class Visit>
@@ -133,10 +167,7 @@ bool run_is_id(std::string_view run, const Kinds& kinds) noexcept {
     return mixed;
 }
 
-}  // namespace
-
-bool looks_like_id(std::string_view value) noexcept {
-    if (value.size() < 16) return false;
+bool judge_value(std::string_view value, KindsOf kinds_of) noexcept {
     bool found = false;
     // `run` lies in `kinds` at `from`; runs longer than kMost are judged by their beginning.
     const auto judge = [&](std::string_view run, std::size_t whole, const Kinds& kinds) {
@@ -157,6 +188,16 @@ bool looks_like_id(std::string_view value) noexcept {
         from = i + 1;
     }
     return found;
+}
+
+}  // namespace
+
+bool looks_like_id(std::string_view value) noexcept {
+    return value.size() >= 16 && judge_value(value, widest_kinds);
+}
+
+bool looks_like_id(std::string_view value, unsigned widest) noexcept {
+    return value.size() >= 16 && judge_value(value, choose(widest));
 }
 
 }  // namespace tapscope

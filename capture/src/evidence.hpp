@@ -19,6 +19,8 @@ inline constexpr std::uint32_t kPathSegmentSlot = 0x80000000u;
 // that part (judged by its first 64 bytes) is at least half of it. Decimal numbers up to 19 digits are business keys
 // and do not count.
 bool looks_like_id(std::string_view value) noexcept;
+// The same with vectors of at most `widest` bits, whatever the processor has.
+bool looks_like_id(std::string_view value, unsigned widest) noexcept;
 
 inline constexpr bool is_digit(char c) noexcept { return static_cast<unsigned char>(c - '0') < 10; }
 inline constexpr bool is_alpha(char c) noexcept { return static_cast<unsigned char>((c | 0x20) - 'a') < 26; }

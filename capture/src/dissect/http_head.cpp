@@ -7,6 +7,7 @@
 #include "bytes.hpp"
 #include "dissect/head_lines.hpp"
 #include "evidence.hpp"
+#include "find_byte.hpp"
 
 namespace tapscope {
 namespace {
@@ -61,7 +62,7 @@ bool is_common_method(std::string_view method) noexcept {
 }
 
 bool parse_request_line(std::string_view line, HttpHead& head) noexcept {
-    const std::size_t space = line.find(' ');
+    const std::size_t space = find_byte(line, ' ');
     if (space == 0 || space > kMaxMethod) return false;
     head.method = line.substr(0, space);
     if (!is_common_method(head.method) &&
@@ -78,7 +79,7 @@ bool parse_request_line(std::string_view line, HttpHead& head) noexcept {
     }
     const std::string_view target = trim(line.substr(space + 1, version - space - 1));
     if (target.empty()) return false;
-    if (std::memchr(target.data(), ' ', target.size()) != nullptr) {
+    if (holds(target, ' ')) {
         // The end of a body may stand before the request line: its words must not become a method and a target.
         if (!is_common_method(head.method)) return false;
         head.suspicious = true;
@@ -150,17 +151,29 @@ void read_type(std::string_view value, HttpHead& head) noexcept {
                 starts_lower(value, "x-google-protobuf") || starts_lower(value, "x-protobuf");
 }
 
-// First bytes of a line that needs a look: of a field that read_field knows, of white space, and of ':'.
-constexpr std::array<bool, 256> kMayMatter = [] {
-    std::array<bool, 256> table{};
-    for (const char c : {'c', 'e', 't', 'u', 'x', ' ', '\t', '\r', '\n', ':'}) {
-        table[static_cast<unsigned char>(c)] = true;
-        if (is_alpha(c)) table[static_cast<unsigned char>(c - 0x20)] = true;
-    }
+// Which lines need a look: by the first byte and the length of the name, those of the fields that read_field knows, and
+// all that begin with white space or ':'. Bit n: names of n bytes, 63: of more, too.
+constexpr std::array<std::uint64_t, 256> kMayMatter = [] {
+    std::array<std::uint64_t, 256> table{};
+    const auto field = [&](char first, std::uint64_t lengths) {
+        table[static_cast<unsigned char>(first)] |= lengths;
+        table[static_cast<unsigned char>(first - 0x20)] |= lengths;
+    };
+    const auto name = [&](std::string_view text) { field(text[0], std::uint64_t{1} << text.size()); };
+    for (const std::string_view known : {"content-length", "content-type", "content-encoding", "cookie",
+                                         "transfer-encoding", "expect", "upgrade"})
+        name(known);
+    field('x', ~std::uint64_t{7});  // "x-" and something
+    for (const char c : {' ', '\t', '\r', '\n', ':'})
+        table[static_cast<unsigned char>(c)] = ~std::uint64_t{0};
     return table;
 }();
 
-bool may_matter(char first) noexcept { return kMayMatter[static_cast<unsigned char>(first)]; }
+bool may_matter(char first, std::size_t name) noexcept {
+    return (kMayMatter[static_cast<unsigned char>(first)] >> std::min<std::size_t>(name, 63) & 1) != 0;
+}
+
+const MarkLines mark_lines = line_marker();
 
 // Returns true when the field is Transfer-Encoding, whose value may go on in a folded line.
 bool read_field(std::string_view name, std::string_view value, HttpHead& head) noexcept {
@@ -273,7 +286,7 @@ std::size_t start_inside(Bytes bytes, Direction direction, bool in_body) noexcep
 
 HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char*& label) noexcept {
     const char* const start = reinterpret_cast<const char*>(bytes.data());
-    HeadLines lines(start, start + bytes.size());
+    HeadLines lines(start, start + bytes.size(), mark_lines);
     const char* newline;
     const char* colon;
     const auto line_from = [&](const char* from) {
@@ -294,9 +307,10 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
     while (true) {
         const char* const at = newline + 1;
         if (!lines.next(newline, colon)) return HeadStep::incomplete;
-        if (!may_matter(*at)) [[likely]] {
+        // A blank before the colon is no part of the name.
+        if (colon != nullptr && !is_space(colon[-1]) &&
+            !may_matter(*at, static_cast<std::size_t>(colon - at))) [[likely]] {
             coding_open = false;
-            if (colon == nullptr || is_space(colon[-1])) head.suspicious = true;
             continue;
         }
         const std::string_view line = line_from(at);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "evidence.hpp"
+#include "find_byte.hpp"
 
 namespace tapscope {
 namespace {
@@ -28,14 +29,13 @@ std::string_view origin_form(std::string_view target) noexcept {
             target = slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
         }
     }
-    return target.substr(0, target.find('#'));
+    return target.substr(0, find_byte(target, '#'));
 }
 
 Target split(std::string_view target) noexcept {
     target = origin_form(target);
-    const void* mark = std::memchr(target.data(), '?', target.size());
-    if (mark == nullptr) return {target, {}, false};
-    const auto at = static_cast<std::size_t>(static_cast<const char*>(mark) - target.data());
+    const std::size_t at = find_byte(target, '?');
+    if (at == target.size()) return {target, {}, false};
     return {target.substr(0, at), target.substr(at + 1), true};
 }
 
@@ -43,9 +43,7 @@ int hex_value(char c) noexcept { return is_digit(c) ? c - '0' : (c | 0x20) - 'a'
 
 // Undoes %XX and, in forms and queries, '+'. Returns `text` itself when there is nothing to undo.
 std::string_view url_decode(std::string_view text, bool plus_is_space, std::string& scratch) {
-    if (std::memchr(text.data(), '%', text.size()) == nullptr &&
-        !(plus_is_space && std::memchr(text.data(), '+', text.size()) != nullptr))
-        return text;
+    if (!holds(text, '%') && !(plus_is_space && holds(text, '+'))) return text;
     scratch.clear();
     for (std::size_t i = 0; i < text.size(); ++i) {
         if (text[i] == '%' && i + 2 < text.size() && is_hex(text[i + 1]) && is_hex(text[i + 2])) {
@@ -88,10 +86,7 @@ std::string_view placeholder(std::string_view segment, std::string_view& suffix)
 }
 
 std::string_view without_path_parameter(std::string_view segment) noexcept {
-    const void* mark = segment.empty() ? nullptr : std::memchr(segment.data(), ';', segment.size());
-    return mark == nullptr
-               ? segment
-               : segment.substr(0, static_cast<std::size_t>(static_cast<const char*>(mark) - segment.data()));
+    return segment.substr(0, find_byte(segment, ';'));
 }
 
 template <class Visit>
@@ -100,7 +95,7 @@ void each_segment(std::string_view path, Visit visit) {
     while (!path.empty() && index < kMaxSegments) {
         const bool slash = path.front() == '/';
         if (slash) path.remove_prefix(1);
-        const std::size_t end = std::min(path.find('/'), path.size());
+        const std::size_t end = find_byte(path, '/');
         visit(index++, slash, path.substr(0, end));
         path.remove_prefix(end);
     }
@@ -110,15 +105,12 @@ template <class Visit>
 void each_parameter(std::string_view query, char separator, Visit visit) {
     std::size_t count = 0;
     while (!query.empty() && count++ < kMaxParameters) {
-        const void* found = std::memchr(query.data(), separator, query.size());
-        const std::size_t end =
-            found == nullptr ? query.size()
-                             : static_cast<std::size_t>(static_cast<const char*>(found) - query.data());
+        const std::size_t end = find_byte(query, separator);
         const std::string_view pair = query.substr(0, end);
         query.remove_prefix(std::min(end + 1, query.size()));
         if (pair.empty()) continue;
-        const std::size_t equals = pair.find('=');
-        if (equals == std::string_view::npos)
+        const std::size_t equals = find_byte(pair, '=');
+        if (equals == pair.size())
             visit(pair, std::string_view{});
         else
             visit(pair.substr(0, equals), pair.substr(equals + 1));
@@ -226,10 +218,6 @@ private:
     std::size_t count_ = 0;
     Place places_[kMost];
 };
-
-bool holds(std::string_view text, char c) noexcept {
-    return !text.empty() && std::memchr(text.data(), c, text.size()) != nullptr;
-}
 
 // One pass over a request target: its tokens, and its class text when `text` is given. The URI tokens come last, by
 // uri_tokens, when the class of the message is set.
