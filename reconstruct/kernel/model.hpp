@@ -58,6 +58,7 @@ public:
 
     // How much the log density of a gap counts from now on, 0 to 1.
     void temper_gaps(float temper) noexcept { gap_temper_ = temper; }
+    float gap_temper() const noexcept { return gap_temper_; }
 
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
     // The content of `next` is not in it.

@@ -4,8 +4,8 @@
 
 namespace tapscope::match {
 
-// Works out the steps that are not known any more.
-void Nearness::refresh(const Chains& chains) {
+// Works out the steps that are not known any more. Returns whether there were any.
+bool Nearness::refresh(const Chains& chains) {
     const auto parents = problem_.parents.size();
     const bool none = known_version_.size() != parents || step_.size() != candidates_.parent.size();
     bool any = none || !starts_known_;
@@ -17,7 +17,8 @@ void Nearness::refresh(const Chains& chains) {
         any |= stale_[p] != 0;
         known_version_[p] = now;
     }
-    if (!any) return;
+    touched_.assign(problem_.children.size(), 0);
+    if (!any) return false;
     step_.resize(candidates_.parent.size());
     tip_.assign(parents, {});
     const auto& parent_of = chains.parent_of();
@@ -27,10 +28,12 @@ void Nearness::refresh(const Chains& chains) {
             const auto p = candidates_.parent[k];
             if (!stale_[p] && (starts_known_ || tip_[p].latest != kStart)) continue;
             step_[k] = model_.parts(p, tip_[p], c);
+            touched_[i] = 1;
         }
         if (const auto own = parent_of[i]; own != kNone) model_.advance(own, tip_[own], c);
     }
     starts_known_ = true;
+    return true;
 }
 
 void Nearness::look(std::size_t child, std::int32_t own, float width) {
@@ -45,30 +48,50 @@ void Nearness::look(std::size_t child, std::int32_t own, float width) {
         if (here[k] == own) least = score_[k];
     }
     least -= width;
+    const auto c = static_cast<std::int32_t>(child);
     for (std::size_t k = 0; k < here.size(); ++k) {
         const auto p = here[k];
         if (score_[k] < least || p == own) continue;
-        if (own == kNone) {
-            lonely_[p] = 1;
-            continue;
-        }
-        const auto low = static_cast<std::uint64_t>(std::min(p, own)),
-                   high = static_cast<std::uint64_t>(std::max(p, own));
-        const auto key = low << 32 | high;
-        if (keys_.empty() || keys_.back() != key) keys_.push_back(key);
+        near_.push_back({c, std::min(p, own), std::max(p, own)});
     }
-    if (own != kNone && nobody >= least) lonely_[own] = 1;
+    if (own != kNone && nobody >= least) near_.push_back({c, kNone, own});
 }
 
 void Nearness::find(const Chains& chains, float width) {
-    refresh(chains);
-    const auto parents = problem_.parents.size();
+    const bool fresh = refresh(chains);
+    const bool whole = width != width_ || model_.gap_temper() != temper_;
+    if (!fresh && !whole) return;
+    width_ = width;
+    temper_ = model_.gap_temper();
     const auto& parent_of = chains.parent_of();
+    std::swap(near_, near_before_);
+    near_.clear();
+    std::size_t at = 0;
+    for (std::size_t i = problem_.decided(); i < parent_of.size(); ++i) {
+        const auto c = static_cast<std::int32_t>(i);
+        if (!whole && !touched_[i]) {
+            for (; at < near_before_.size() && near_before_[at].child <= c; ++at) {
+                if (near_before_[at].child == c) near_.push_back(near_before_[at]);
+            }
+        } else if (!candidates_.of(i).empty()) {
+            look(i, parent_of[i], width);
+        }
+    }
+    gather();
+}
+
+void Nearness::gather() {
+    const auto parents = problem_.parents.size();
     paired_.assign(parents, 0);
     lonely_.assign(parents, 0);
     keys_.clear();
-    for (std::size_t i = problem_.decided(); i < parent_of.size(); ++i) {
-        if (!candidates_.of(i).empty()) look(i, parent_of[i], width);
+    for (const auto& near : near_) {
+        if (near.p == kNone) {
+            lonely_[near.q] = 1;
+            continue;
+        }
+        const auto key = static_cast<std::uint64_t>(near.p) << 32 | static_cast<std::uint32_t>(near.q);
+        if (keys_.empty() || keys_.back() != key) keys_.push_back(key);
     }
     std::sort(keys_.begin(), keys_.end());
     keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());

@@ -3,7 +3,8 @@
 // A child is told from the candidates for it by the step that each of them would take to make it, from where its chain
 // stands just before. A candidate that is `width` nats less likely than the parent that has the child is out of reach;
 // a pair of parents between which no child is in reach keeps what it has. One sweep over all children, in time order;
-// the steps of parents whose chains have not changed since the last sweep are remembered.
+// the steps of parents whose chains have not changed since the last sweep are remembered, and so is who is in reach of a
+// child none of whose candidates has changed.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,10 @@ public:
         : problem_(problem), candidates_(candidates), model_(model) {}
 
     // Forgets all steps: the model has changed, or the candidates.
-    void forget() { known_version_.clear(); }
+    void forget() {
+        known_version_.clear();
+        near_.clear();
+    }
     // Forgets the steps from arrivals: the order of arrivals has been ranked.
     void forget_starts() noexcept { starts_known_ = false; }
 
@@ -35,8 +39,14 @@ public:
     const std::vector<std::int32_t>& near_nobody() const noexcept { return near_nobody_; }
 
 private:
-    void refresh(const Chains& chains);
+    // Two parents, the lower one first, or nobody and one parent, for whom a child is in reach.
+    struct Near {
+        std::int32_t child = 0, p = 0, q = 0;  // p kNone: nobody
+    };
+
+    bool refresh(const Chains& chains);
     void look(std::size_t child, std::int32_t own, float width);
+    void gather();
 
     const Problem& problem_;
     const Candidates& candidates_;
@@ -45,7 +55,10 @@ private:
     std::vector<std::uint32_t>
         known_version_;  // of the chains that step_ was worked out from; empty: of none
     bool starts_known_ = false;
-    std::vector<std::uint8_t> stale_;  // by parent
+    std::vector<std::uint8_t> stale_;       // by parent
+    std::vector<std::uint8_t> touched_;     // by child: a step to it was worked out anew
+    float temper_ = 0, width_ = 0;          // that near_ was found with
+    std::vector<Near> near_, near_before_;  // by child
     std::vector<Tip> tip_;
     std::vector<float> score_;
     std::vector<Pair> pairs_;

@@ -6,13 +6,6 @@
 
 namespace tapscope::match {
 
-std::int64_t Candidates::find(std::size_t child, std::int32_t p) const noexcept {
-    const auto first = parent.begin() + offset[child];
-    const auto last = parent.begin() + offset[child + 1];
-    const auto at = std::lower_bound(first, last, p);
-    return at != last && *at == p ? at - parent.begin() : -1;
-}
-
 void find_candidates(const Problem& problem, Candidates& out) {
     const auto& parents = problem.parents;
     const auto& children = problem.children;

@@ -70,7 +70,18 @@ struct Candidates {
         return {parent.data() + offset[child], static_cast<std::size_t>(offset[child + 1] - offset[child])};
     }
     // Position of `p` among the candidates of `child`, or -1.
-    std::int64_t find(std::size_t child, std::int32_t p) const noexcept;
+    std::int64_t find(std::size_t child, std::int32_t p) const noexcept {
+        // Without branches: which half it is in cannot be foreseen.
+        const auto* at = parent.data() + offset[child];
+        auto left = offset[child + 1] - offset[child];
+        if (left == 0) return -1;
+        while (left > 1) {
+            const auto half = left / 2;
+            at += at[half - 1] < p ? half : 0;
+            left -= half;
+        }
+        return *at == p ? at - parent.data() : -1;
+    }
     // Drops every candidate i for which keep(i) is false. i is a position in `parent`.
     template <class Keep>
     void retain(Keep&& keep) {
