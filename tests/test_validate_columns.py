@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tapscope.store.codes import Protocol
@@ -51,11 +51,13 @@ def _together(read: Parsed) -> list[int | None]:
 
 
 @given(st.lists(NEARLY_STAMPS, max_size=20))
+@settings(deadline=None)
 def test_stamps_of_a_column_are_those_of_its_texts(texts):
     assert _together(columns.local_stamps(Texts.of(texts))) == _one_by_one(lines.local_ns, texts)
 
 
 @given(st.lists(NEARLY_DURATIONS, max_size=20))
+@settings(deadline=None)
 def test_durations_of_a_column_are_those_of_its_texts(texts):
     assert _together(mariadb.durations(Texts.of(texts))) == _one_by_one(mariadb.duration_ns, texts)
 

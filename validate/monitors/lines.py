@@ -104,13 +104,16 @@ def lines(path: Path, collector: Collector | None = None) -> Iterator[tuple[int,
 
 def head(path: Path) -> list[str]:
     """First lines of a file; none behind one that is too long to be a line."""
-    found = []
-    for number, text in lines(path):
-        if text == _TOO_LONG:
-            break
-        if text:
-            found.append(text)
-        if number >= HEAD_LINES:
+    found: list[str] = []
+    left = HEAD_LINES
+    for _, block in line_blocks(path):
+        for text in block[:left]:
+            if text == _TOO_LONG:
+                return found
+            if text:
+                found.append(text)
+        left -= len(block)
+        if left <= 0:
             break
     return found
 
@@ -127,7 +130,7 @@ def wrong_format(path: Path, number: int, text: str, expected: str) -> TapscopeE
 
 def header(file: LogFile, needed: tuple[str, ...], expected: str, separator: str = "\t") -> dict[str, int]:
     """Column name -> position of a file with a header line; TapscopeError when a needed one is missing."""
-    names = next((text for _, text in lines(file.path)), "").split(separator)
+    names = next((block[0] for _, block in line_blocks(file.path) if len(block)), "").split(separator)
     missing = [name for name in needed if name not in names]
     if missing:
         raise TapscopeError(
