@@ -119,12 +119,13 @@ private:
             }
             climb(2, round < 2 ? kFirstReach[round] : kReach);
             if (changed() <= kConverged) break;
+            if (round % 2 == 0) model_.choose_clock(chains_.parent_of());
             reestimate();
         }
         climb(options_.max_sweeps);
         attempt([&] { set_out(); });
         attempt([&] { scatter(); });
-        if (changed() > 0) reestimate();
+        if (model_.choose_clock(chains_.parent_of()) || changed() > 0) reestimate();
     }
 
     // A forward pass by a model that is good already. Sharp gaps would hold it where it has left the chains, as it knew

@@ -35,9 +35,10 @@ std::vector<float> Model::find_waits(const std::vector<std::int32_t>& parent_of)
         const auto p = parent_of[i];
         if (p == kNone || waited[p] >= 0) continue;
         const auto c = static_cast<std::int32_t>(i);
-        const auto [from, to, gap, parallel] = look(p, Tip{}, c);
+        const auto [from, to, wall, parallel, gap, log_speed] = look(p, Tip{}, c);
         const Cell& first = cell(parents.cls[p], from, to, load_before(p, kStart));
-        const float work = density(first, false)[gap_bin(gap)] + kOrderTemper * order_.evidence(p, c, gap);
+        const float work =
+            density(first, false)[gap_bin(gap)] + log_speed + kOrderTemper * order_.evidence(p, c, wall);
         waited[p] = pool_wait_.waited(p, c, load_before(p, kStart), work);
     }
     return waited;

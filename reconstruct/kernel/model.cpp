@@ -45,6 +45,8 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
         latest[conn] = static_cast<std::int32_t>(c);
     }
     bind_waits();
+    work_clock_.bind(problem_);
+    read_clock();
 }
 
 void Model::bind_rows(const std::vector<float>& idle) {
@@ -63,13 +65,29 @@ void Model::bind_rows(const std::vector<float>& idle) {
     };
     parent_.clear();
     for (std::size_t p = 0; p < parents.size(); ++p) {
-        parent_.push_back({parents.arrive[p], parents.request_end[p], parents.response_begin[p],
+        parent_.push_back({parents.arrive[p], parents.request_end[p], parents.response_begin[p], 0, 0, 0.0f,
                            parents.cls[p], octave(parents.arrive[p]), parents.answered[p] != 0});
     }
     child_.clear();
     for (std::size_t c = 0; c < idle.size(); ++c) {
-        child_.push_back({children.begin[c], children.end[c], children.cls[c], kNone, std::log(idle[c]),
-                          octave(children.end[c])});
+        child_.push_back({children.begin[c], children.end[c], 0, 0, 0.0f, children.cls[c], kNone,
+                          std::log(idle[c]), octave(children.end[c])});
+    }
+}
+
+// What the work clock shows at the times of the rows.
+void Model::read_clock() {
+    for (auto& parent : parent_) {
+        const auto answer = work_clock_.read(parent.response_begin);
+        parent.work_request_end = work_clock_.read(parent.request_end).at;
+        parent.work_response_begin = answer.at;
+        parent.log_speed = answer.log_speed;
+    }
+    for (auto& child : child_) {
+        const auto begin = work_clock_.read(child.begin);
+        child.work_begin = begin.at;
+        child.log_speed = begin.log_speed;
+        child.work_end = work_clock_.read(child.end).at;
     }
 }
 
@@ -130,7 +148,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     auto observe = [&](std::int32_t p, const Tip& tip, std::int32_t next) {
         const auto a = parents.cls[p];
         const auto previous = tip.latest;
-        const auto [from, to, gap, parallel] = look(p, tip, next);
+        const auto [from, to, wall, parallel, gap, log_speed] = look(p, tip, next);
         if (fans_out(p)) {
             fan_out_.observe(a, tip.called, to);
             if (next != kEnd) fan_out_.observe_begin(a, to, since_arrival(p, next));
@@ -183,7 +201,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         gap4_[i4][bin] += work;
         gap3_[i3][bin] += work;
         gap2_[i2][bin] += work;
-        leave_[from][bin] += 1;
+        leave_[from][gap_bin(wall)] += 1;
         gap_all_[bin] += 1;
     };
 
@@ -240,11 +258,11 @@ void Model::learn_begins(const std::vector<std::int32_t>& parent_of) {
             advance(p, tip[p], c);
             continue;
         }
-        const auto [from, to, gap, parallel] = look(p, tip[p], c);
+        const auto [from, to, wall, parallel, gap, log_speed] = look(p, tip[p], c);
         const Cell& chain = cell(parents.cls[p], from, to, load_before(p, tip[p].latest));
-        fan_out_.compare_begin(
-            parents.cls[p], to, since_arrival(p, c),
-            density(chain, parallel)[gap_bin(gap)] + (parallel ? chain.log_parallel : chain.log_serial));
+        fan_out_.compare_begin(parents.cls[p], to, since_arrival(p, c),
+                               density(chain, parallel)[gap_bin(gap)] + log_speed +
+                                   (parallel ? chain.log_parallel : chain.log_serial));
         advance(p, tip[p], c);
     }
     fan_out_.finish_begins();

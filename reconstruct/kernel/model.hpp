@@ -3,7 +3,7 @@
 //
 // A parent of class a is a chain START -> c1 -> c2 -> ... -> END over the classes of its child calls. A step has
 //   P(next | a, previous)       grammar, backed off to P(next | previous) and P(next)
-//   f(gap | a, previous, next, load)  density of the time the node itself took, log-spaced histogram, backed off to
+//   f(gap | a, previous, next, load)  density of the time the node itself took (work_clock.hpp), log-spaced histogram, backed off to
 //                               the same step at any load, to the same step of any parent, and to all steps
 //   P(parallel | previous, next)  the next call began before the previous one ended
 // END comes in three kinds, each with its own grammar and gaps: after the last call ended (gap from there); while it
@@ -28,6 +28,7 @@
 #include "order.hpp"
 #include "pool_wait.hpp"
 #include "problem.hpp"
+#include "work_clock.hpp"
 
 namespace tapscope::match {
 
@@ -55,6 +56,10 @@ public:
 
     // Ranks waiting parents by an assignment of the present rows: see StartOrder.
     void rank(const std::vector<std::int32_t>& parent_of) { order_.rank(problem_, parent_of); }
+
+    // Decides by an assignment of the present rows which clock tells the gaps best: see WorkClock. Returns whether it is
+    // another one than before; then an estimate must follow.
+    bool choose_clock(const std::vector<std::int32_t>& parent_of);
 
     // How much the log density of a gap counts from now on, 0 to 1.
     void temper_gaps(float temper) noexcept { gap_temper_ = temper; }
@@ -149,6 +154,7 @@ private:
     void forget_cells();
     void find_survival();
     void bind_rows(const std::vector<float>& idle);
+    void read_clock();
     void fade(double keep);
     int load_before(std::int32_t p, std::int32_t previous) const noexcept {
         return previous == kStart ? parent_[p].load : child_[previous].load;
@@ -158,8 +164,10 @@ private:
     bool ends(std::int32_t next_cls) const noexcept { return next_cls >= problem_.children.n_classes; }
     struct Step {
         std::int32_t from = 0, to = 0;  // states
-        Time gap = 0;
+        Time wall = 0;                  // ns that it took
         bool parallel = false;
+        Time gap = 0;         // the same, by the clock that tells it best,
+        float log_speed = 0;  // and how fast that went at its end
     };
     Step look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept;
     // Nearly all steps: from call to call, of a parent that does one thing after the other.
@@ -172,7 +180,13 @@ private:
         const Cell& c = cell(parent_[static_cast<std::size_t>(p)].cls, before.cls, child.cls, before.load);
         Parts out;
         if (before.end <= child.begin + kSlack) {
-            out.gap = density(c, false)[gap_bin(std::max<Time>(child.begin - before.end, 0))];
+            const auto& gaps = density(c, false);
+            if (work_clock_.tells(kNextStep)) {
+                const Time worked = child.work_begin - before.work_end;
+                out.gap = gaps[gap_bin(std::max<Time>(worked, 0))] + child.log_speed;
+            } else {
+                out.gap = gaps[gap_bin(std::max<Time>(child.begin - before.end, 0))];
+            }
             if (child.before_on_conn == previous) {
                 out.rest = c.serial_stays;
                 return out;
@@ -206,12 +220,16 @@ private:
     // What a step asks of either row, side by side: it is asked for in no order.
     struct ParentRow {
         Time arrive = 0, request_end = 0, response_begin = 0;
+        Time work_request_end = 0, work_response_begin = 0;  // by the work clock, as its speed at the answer
+        float log_speed = 0;
         std::int32_t cls = 0;
         std::uint8_t load = 0;  // octave of the number of parents in flight when it arrived
         bool answered = false;
     };
     struct ChildRow {
         Time begin = 0, end = 0;
+        Time work_begin = 0, work_end = 0;  // by the work clock, as its speed at the begin
+        float log_speed = 0;
         std::int32_t cls = 0;
         std::int32_t before_on_conn = kNone;  // previous child on the same connection
         float log_idle = 0;
@@ -243,6 +261,7 @@ private:
     StartOrder order_;
     HandOver hand_over_;
     PoolWait pool_wait_;
+    WorkClock work_clock_;
     std::vector<float> orphan_;  // by child class
 
     // Memo of make_cell: a dense table of positions in cells_ where the node has few classes, else a map.

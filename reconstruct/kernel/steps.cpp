@@ -8,29 +8,78 @@ namespace tapscope::match {
 Model::Step Model::look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept {
     const auto n = problem_.children.n_classes;
     const auto latest = tip.latest;
-    Step out;
-    out.from = latest == kStart ? n : child_[latest].cls;
+    const auto& parent = parent_[p];
+    const auto from = latest == kStart ? n : child_[latest].cls;
+    const auto by_the_wall = [](std::int32_t before, std::int32_t after, Time gap, bool parallel) {
+        return Step{before, after, gap, parallel, gap, 0.0f};
+    };
+    const auto by_work = [](std::int32_t before, std::int32_t after, Time gap, Time worked, float log_speed) {
+        return Step{before, after, gap, false, std::max<Time>(worked, 0), log_speed};
+    };
     if (next == kEnd) {
-        const Time answer = parent_[p].response_begin;
-        const Time done = latest == kStart ? parent_[p].request_end : child_[latest].end;
-        if (answer >= done) return {out.from, n, answer - done, false};
-        if (latest == kStart) return {out.from, n + 2, done - answer, false};
+        const Time answer = parent.response_begin;
+        const Time done = latest == kStart ? parent.request_end : child_[latest].end;
+        if (answer >= done) {
+            if (!work_clock_.tells(kLastStep)) return by_the_wall(from, n, answer - done, false);
+            const Time since = latest == kStart ? parent.work_request_end : child_[latest].work_end;
+            return by_work(from, n, answer - done, parent.work_response_begin - since, parent.log_speed);
+        }
+        if (latest == kStart) return by_the_wall(from, n + 2, done - answer, false);
         const Time answered = problem_.children.response_begin[latest];
-        if (answer >= answered) return {out.from, n + 1, answer - answered, false};
-        return {out.from, n + 2, std::max<Time>(problem_.parents.depart[p] - done, 0), false};
+        if (answer >= answered) return by_the_wall(from, n + 1, answer - answered, false);
+        return by_the_wall(from, n + 2, std::max<Time>(problem_.parents.depart[p] - done, 0), false);
     }
-    out.to = child_[next].cls;
-    const Time to = child_[next].begin;
+    const auto& child = child_[next];
     if (latest == kStart) {
-        out.gap = since_arrival(p, next);
-    } else if (child_[latest].end <= to + kSlack) {
-        out.gap = std::max<Time>(to - child_[latest].end, 0);
-    } else {
-        out.from = child_[tip.last].cls;
-        out.parallel = true;
-        out.gap = to - child_[tip.last].begin;
+        const Time gap = since_arrival(p, next);
+        if (!work_clock_.tells(kFirstStep) || parent.request_end > child.begin) {
+            return by_the_wall(from, child.cls, gap, false);
+        }
+        return by_work(from, child.cls, gap, child.work_begin - parent.work_request_end, child.log_speed);
     }
-    return out;
+    const auto& before = child_[latest];
+    if (before.end > child.begin + kSlack) {
+        const auto& last = child_[tip.last];
+        return by_the_wall(last.cls, child.cls, child.begin - last.begin, true);
+    }
+    const Time gap = std::max<Time>(child.begin - before.end, 0);
+    if (!work_clock_.tells(kNextStep)) return by_the_wall(from, child.cls, gap, false);
+    return by_work(from, child.cls, gap, child.work_begin - before.work_end, child.log_speed);
+}
+
+bool Model::choose_clock(const std::vector<std::int32_t>& parent_of) {
+    std::vector<TimedStep> steps;
+    KeyMap cells;
+    const auto note = [&](StepKind kind, std::int32_t p, std::int32_t from, std::int32_t to, Time since,
+                          Time until) {
+        if (until < since) return;
+        steps.push_back({kind, cells.insert(key(parent_[p].cls, from, to, 0)), since, until});
+    };
+    const auto n = problem_.children.n_classes;
+    std::vector<Tip> tip(parent_.size());
+    for (std::size_t i = 0; i < std::min(problem_.settled, parent_of.size()); ++i) {
+        const auto p = parent_of[i];
+        if (p == kNone) continue;
+        const auto c = static_cast<std::int32_t>(i);
+        const auto latest = tip[p].latest;
+        if (i >= problem_.decided()) {
+            if (latest == kStart)
+                note(kFirstStep, p, n, child_[c].cls, parent_[p].request_end, child_[c].begin);
+            if (latest != kStart) {
+                note(kNextStep, p, child_[latest].cls, child_[c].cls, child_[latest].end, child_[c].begin);
+            }
+        }
+        advance(p, tip[p], c);
+    }
+    for (std::size_t i = 0; i < parent_.size(); ++i) {
+        const auto p = static_cast<std::int32_t>(i);
+        const auto latest = tip[i].latest;
+        if (latest == kStart || !parent_[i].answered) continue;
+        note(kLastStep, p, child_[latest].cls, n, child_[latest].end, parent_[i].response_begin);
+    }
+    if (!work_clock_.choose(problem_, steps)) return false;
+    read_clock();
+    return true;
 }
 
 Time Model::since_arrival(std::int32_t p, std::int32_t next) const noexcept {
@@ -43,7 +92,7 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
     const auto& parent = parent_[p];
     if (next == kEnd && !parent.answered) return {};  // it may still go on: nothing is known about its end
     const auto previous = tip.latest;
-    const auto [from, to, gap, parallel] = look(p, tip, next);
+    const auto [from, to, wall, parallel, gap, log_speed] = look(p, tip, next);
     const Cell& c = cell(parent.cls, from, to, load_before(p, previous));
     Parts out{c.log_p, 0.0f};
     bool from_arrival = false;
@@ -55,13 +104,13 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
         out.gap = fan_out_.begin_density(parent.cls, to, since_arrival(p, next));
     } else {
         out.rest += parallel ? c.log_parallel : c.log_serial;
-        out.gap = density(c, parallel)[gap_bin(gap)];
+        out.gap = density(c, parallel)[gap_bin(gap)] + log_speed;
     }
     if (next == kEnd) {
         if (previous != kStart) out.rest += hand_over_.evidence(problem_, p, previous);
         return out;
     }
-    if (previous == kStart) add_wait(p, next, gap, from_arrival, out);
+    if (previous == kStart) add_wait(p, next, wall, from_arrival, out);
     const auto& child = child_[next];
     if (previous != kStart && !parallel) {
         if (child.before_on_conn == previous) {
