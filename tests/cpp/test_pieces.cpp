@@ -120,7 +120,8 @@ int main() {
         for (std::size_t c = 0; c < kChildren; ++c) {
             if (random() % 2) other[c] = somebody(c);
         }
-        if (seed % 2) model.estimate(one);  // untaught and taught models
+        // Untaught and taught models; only a second estimate asks who fans out.
+        for (unsigned round = 0; round < 2 * (seed % 2); ++round) model.estimate(one);
 
         int pieces = 0;
         const auto piece = flooded(one, other, pieces);
