@@ -41,6 +41,7 @@ LAYOUT: dict[str, dict[str, str]] = {
         "depart_ns": "arrive_ns",
         "status": "",
         "flags": "",
+        "tcp_seq": "",
     },
     "link": {
         "child": BEFORE,
@@ -160,6 +161,12 @@ def covered(connection: sqlite3.Connection, table: str) -> int:
     query = "SELECT first + rows FROM column_block WHERE table_name = ? ORDER BY first DESC LIMIT 1"
     found = connection.execute(query, (table,)).fetchone()
     return 0 if found is None else int(found[0])
+
+
+def in_blocks(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Columns that the blocks of a table hold: a file written before LAYOUT named one has none of it."""
+    query = "SELECT name FROM column_block WHERE table_name = ? AND first = 0"
+    return {name for (name,) in connection.execute(query, (table,))} & set(LAYOUT.get(table, ()))
 
 
 def read_blocks(

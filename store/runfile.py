@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.store import schema, tables
-from tapscope.store.blocks import LAYOUT, covered, drop_blocks, read_blocks, write_blocks
+from tapscope.store.blocks import covered, drop_blocks, in_blocks, read_blocks, write_blocks
 from tapscope.store.dynamic import DynamicTable, read_dynamic, read_dynamic_tables, write_dynamic
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.event_calls import replace_event_calls
@@ -218,10 +218,9 @@ class RunFile:
         first, last = self.sql(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})")[0]
         if first is None:
             return None
-        in_blocks = covered(self._connection, table) == last + 1
-        blocked = {
-            name: dtype for name, dtype in dtypes.items() if in_blocks and name in LAYOUT.get(table, ())
-        }
+        whole = covered(self._connection, table) == last + 1
+        there = in_blocks(self._connection, table) if whole else set()
+        blocked = {name: dtype for name, dtype in dtypes.items() if name in there}
         rest = {name: dtype for name, dtype in dtypes.items() if name not in blocked}
         if rest and not (last - first >= LEAST_ROWS and packable(rest)):
             return None

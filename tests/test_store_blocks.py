@@ -91,7 +91,16 @@ def test_some_columns_are_read_without_the_others(tmp_path):
     with RunFile.create(tmp_path / "run.db") as run:
         run.write_table("calls", table_of("calls", 1000))
     same(tmp_path / "run.db", "calls", "depart_ns", "conn")
-    same(tmp_path / "run.db", "calls", "tcp_seq", "arrive_ns")  # one that has no blocks
+
+
+def test_a_column_that_an_older_file_has_no_blocks_of_is_read_from_its_rows(tmp_path):
+    with RunFile.create(tmp_path / "run.db") as run:
+        run.write_table("calls", table_of("calls", 1000))
+    with closing(sqlite3.connect(tmp_path / "run.db")) as connection:
+        connection.execute("DELETE FROM column_block WHERE name = 'tcp_seq'")
+        connection.commit()
+    same(tmp_path / "run.db", "calls", "tcp_seq", "arrive_ns")
+    same(tmp_path / "run.db", "calls")
 
 
 @pytest.mark.parametrize(
