@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,23 @@ def test_large_logs_are_read_by_another_process_with_the_same_result(folder, res
         validate(folder / "run.db", tmp_path / "events")
     assert failure.value.exit_code == ExitCode.ERROR
     assert "at least one of" in failure.value.remedy
+
+
+def test_no_process_goes_on_reading_logs_when_something_else_failed(folder, monkeypatch, tmp_path):
+    started = []
+
+    class Noted(subprocess.Popen):
+        def __init__(self, *args, **options):
+            started.append(self)
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(reading, "LARGE_BYTES", 0)
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    (tmp_path / "calls.csv").write_text("no,truth\n1,2\n")
+    with pytest.raises(TapscopeError, match="column"):
+        validate(folder / "run.db", folder / "events", tmp_path / "calls.csv")
+    (process,) = started
+    assert process.returncode is not None
 
 
 def test_validating_again_replaces_what_was_stored(folder, result):

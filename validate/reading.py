@@ -8,7 +8,8 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tapscope.store.errors import TapscopeError
@@ -19,36 +20,44 @@ LARGE_BYTES = 50_000_000
 """Logs from this size on (packed or not) are worth the start of a process."""
 
 
-def begin(directory: Path, zone: str | None, more: list[Path]) -> Callable[[], EventCalls]:
-    """Begin to read logs (events.load); what is returned waits for them, and raises what events.load
-    raises."""
+@contextmanager
+def begun(directory: Path, zone: str | None, more: list[Path]) -> Iterator[Callable[[], EventCalls]]:
+    """Begin to read logs (events.load); what is given waits for them, and raises what events.load raises.
+
+    Whoever leaves before that, because something else failed, leaves no process behind.
+    """
     size = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     if size < LARGE_BYTES:
-        return lambda: events.load(directory, zone, more)
+        yield lambda: events.load(directory, zone, more)
+        return
     process = subprocess.Popen(
         [sys.executable, "-m", "tapscope.validate.reading"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin is not None
-    with process.stdin as question:
-        pickle.dump((directory, zone, more), question)
+    assert process.stdout is not None
+    question, answer = process.stdin, process.stdout
 
     def wait() -> EventCalls:
-        assert process.stdout is not None
-        with process, process.stdout as answer:
-            try:
-                found = pickle.load(answer)  # from our own program
-            except EOFError as error:
-                raise TapscopeError(
-                    "the process that read the logs ended before it was done",
-                    path=directory,
-                    remedy="See its message above; where there is none, memory may have run out.",
-                ) from error
+        try:
+            found = pickle.load(answer)  # from our own program
+        except EOFError as error:
+            raise TapscopeError(
+                "the process that read the logs ended before it was done",
+                path=directory,
+                remedy="See its message above; where there is none, memory may have run out.",
+            ) from error
         if isinstance(found, TapscopeError):
             raise found
         assert isinstance(found, EventCalls)
         return found
 
-    return wait
+    with process:
+        try:
+            with question:
+                pickle.dump((directory, zone, more), question)
+            yield wait
+        finally:
+            process.kill()  # nothing to it where it has ended
 
 
 def main() -> None:

@@ -139,26 +139,27 @@ def validate(
     events_dir = Path(events_dir)
     if (events_dir / "events").is_dir():
         events_dir = events_dir / "events"
-    read_logs = reading.begin(events_dir, zone, _clients(events_dir))
     truth_file = ids_in or (Path(truth_path) if truth_path is not None else _beside(events_dir))
-    with RunFile.open(run_path) as run:  # not for writing: a reader may read with all processors
-        say("run file", 1, 4)
-        seen = tap.read(run)
-        links = None if truth_file is None else accuracy.read_links(run)
-    with RunFile.open(run_path, write=True) as run:
+    names, true, linked = Names(), None, None
+    with reading.begun(events_dir, zone, _clients(events_dir)) as read_logs:
+        # What needs no logs is done while another process reads them.
+        with RunFile.open(run_path) as run:  # not for writing: a reader may read with all processors
+            say("run file", 1, 4)
+            seen = tap.read(run)
+            links = None if truth_file is None else accuracy.read_links(run)
+        if truth_file is not None and links is not None:
+            linked = accuracy.from_run(seen, links, names)
+            if ids_in is None:
+                true = truth.read(truth_file, names)
         logs = read_logs()
+    if ids_in is not None and linked is not None:
+        true = ids_in_capture.read(ids_in, logs, seen, names)
+    with RunFile.open(run_path, write=True) as run:
         say("agreement", 2, 4)
         nodes = tiers.nodes_of_tiers(seen, logs, _manifest(events_dir))
         pairs = [tiers.compared(seen, logs, tier, nodes[tier]) for tier in logs.tiers() if tier in nodes]
         call_id, known, paths = None, {}, None
-        if truth_file is not None and links is not None:
-            names = Names()
-            true = (
-                truth.read(truth_file, names)
-                if ids_in is None
-                else ids_in_capture.read(ids_in, logs, seen, names)
-            )
-            linked = accuracy.from_run(seen, links, names)
+        if true is not None and linked is not None:
             row_of = truth.match(linked.keys, true.keys)
             call_id = request_agreement.ids_of_calls(logs, true, row_of)
             known = _clocks(pairs, logs, call_id)
