@@ -35,7 +35,7 @@ COARSE = 256
 """Moments of all pairs that are tried for a begin and an end; the begin is then looked for among all."""
 
 TAIL = 0.05
-
+"""Of the likelihood, on either side of the interval."""
 
 FROM_LOG = "log"
 

@@ -175,12 +175,13 @@ COLUMN_MEANING = {
     "span_link.parent_message_id": ("", "id of the parent; NULL when root or unknown"),
     "span_link.runner_up_message_id": ("", "id of the second best parent; NULL none"),
 }
+"""(unit, meaning) of columns that are no contract columns."""
+
 for _name in ("tier", "host", "request_id", "class"):
     _unit, _meaning = COLUMN_MEANING[f"event_call.{_name}"]
     COLUMN_MEANING[f"event_call_row.{_name}"] = (_unit, f"id in event_text: {_meaning}")
 for _name in ("arrive_ns", "downstream_send_ns", "downstream_receive_ns", "depart_ns", "status"):
     COLUMN_MEANING[f"event_call_row.{_name}"] = COLUMN_MEANING[f"event_call.{_name}"]
-"""(unit, meaning) of columns that are no contract columns."""
 
 VIEW_COLUMN = {
     "ts_ns": ("ns", "first byte of the request"),

@@ -3,8 +3,9 @@
 //
 // A parent of class a is a chain START -> c1 -> c2 -> ... -> END over the classes of its child calls. A step has
 //   P(next | a, previous)       grammar, backed off to P(next | previous) and P(next)
-//   f(gap | a, previous, next, load)  density of the time the node itself took (work_clock.hpp), log-spaced histogram, backed off to
-//                               the same step at any load, to the same step of any parent, and to all steps
+//   f(gap | a, previous, next, load)  density of the time that the node itself took (work_clock.hpp), a log-spaced
+//                               histogram, backed off to the same step at any load, to the same step of any parent,
+//                               and to all steps
 //   P(parallel | previous, next)  the next call began before the previous one ended
 // END comes in three kinds, each with its own grammar and gaps: after the last call ended (gap from there); while it
 // was still being answered (a proxy that streams: gap from the first byte of its answer); or before (an early flush).

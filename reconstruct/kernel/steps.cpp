@@ -63,9 +63,9 @@ bool Model::choose_clock(const std::vector<std::int32_t>& parent_of) {
         const auto c = static_cast<std::int32_t>(i);
         const auto latest = tip[p].latest;
         if (i >= problem_.decided()) {
-            if (latest == kStart)
+            if (latest == kStart) {
                 note(kFirstStep, p, n, child_[c].cls, parent_[p].request_end, child_[c].begin);
-            if (latest != kStart) {
+            } else {
                 note(kNextStep, p, child_[latest].cls, child_[c].cls, child_[latest].end, child_[c].begin);
             }
         }
