@@ -14,48 +14,77 @@ constexpr double kOthers = 8.0;       // steps that all of a kind lend to one ce
 constexpr double kWorthATurn = 0.02;  // nats that each step must gain on average, and
 constexpr double kWorthAtAll = 20.0;  // all together, for another clock than the wall
 
+// A gap as clocks are asked for it: the changes of speed before its ends are found once.
+struct Gap {
+    StepKind kind;
+    std::int32_t cell;
+    WorkClock::Place from, to;
+};
+
 // Log likelihood per kind of the steps' gaps, each told by the others of its cell.
-std::array<double, kStepKinds> likelihood(const std::vector<TimedStep>& steps, const WorkClock& clock) {
+std::array<double, kStepKinds> likelihood(const std::vector<Gap>& gaps, const WorkClock& clock) {
     std::int32_t cells = 0;
-    for (const auto& step : steps) cells = std::max(cells, step.cell + 1);
+    for (const auto& gap : gaps) cells = std::max(cells, gap.cell + 1);
     std::vector<Histogram> of_cell(static_cast<std::size_t>(cells));
     std::array<Histogram, kStepKinds> of_kind{};
     std::vector<double> total(of_cell.size(), 0.0);
     std::array<double, kStepKinds> all{}, out{};
-    std::vector<int> bins;
-    for (const auto& step : steps) {
-        const Time gap = clock.read(step.to).at - clock.read(step.from).at;
-        bins.push_back(gap_bin(std::max<Time>(gap, 0)));
-        of_cell[static_cast<std::size_t>(step.cell)][static_cast<std::size_t>(bins.back())] += 1;
-        of_kind[step.kind][static_cast<std::size_t>(bins.back())] += 1;
-        total[static_cast<std::size_t>(step.cell)] += 1;
-        all[step.kind] += 1;
+    std::vector<std::pair<std::uint8_t, float>> ends;  // bin, and log speed at the end
+    ends.reserve(gaps.size());
+    for (const auto& gap : gaps) {
+        const auto end = clock.read(gap.to);
+        const auto bin =
+            static_cast<std::size_t>(gap_bin(std::max<Time>(end.at - clock.read(gap.from).at, 0)));
+        ends.emplace_back(static_cast<std::uint8_t>(bin), end.log_speed);
+        of_cell[static_cast<std::size_t>(gap.cell)][bin] += 1;
+        of_kind[gap.kind][bin] += 1;
+        total[static_cast<std::size_t>(gap.cell)] += 1;
+        all[gap.kind] += 1;
     }
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-        const auto& step = steps[i];
-        const auto bin = static_cast<std::size_t>(bins[i]);
-        const auto cell = static_cast<std::size_t>(step.cell);
-        const double at_large = (of_kind[step.kind][bin] - 1 + 0.1) / (all[step.kind] - 1 + 0.1 * kGapBins);
-        const double p = (of_cell[cell][bin] - 1 + kOthers * at_large) / (total[cell] - 1 + kOthers);
-        out[step.kind] += std::log(p / gap_bin_width_ns(bins[i])) + clock.read(step.to).log_speed;
+    // Gaps of one cell and bin are told alike.
+    std::vector<std::array<double, kGapBins>> told(of_cell.size());
+    for (std::size_t i = 0; i < gaps.size(); ++i) {
+        const auto kind = gaps[i].kind;
+        const auto cell = static_cast<std::size_t>(gaps[i].cell);
+        const auto [bin, log_speed] = ends[i];
+        auto& log_p = told[cell][bin];
+        if (log_p == 0) {
+            const double at_large = (of_kind[kind][bin] - 1 + 0.1) / (all[kind] - 1 + 0.1 * kGapBins);
+            const double p = (of_cell[cell][bin] - 1 + kOthers * at_large) / (total[cell] - 1 + kOthers);
+            log_p = std::log(p / gap_bin_width_ns(bin));
+        }
+        out[kind] += log_p + log_speed;
     }
     return out;
 }
 
 }  // namespace
 
+void WorkClock::bind(const Problem& problem) {
+    when_.clear();
+    if (processors_ <= 0) return;
+    find_changes(problem);
+    run(processors_);
+}
+
 bool WorkClock::choose(const Problem& problem, const std::vector<TimedStep>& steps) {
     const auto before = std::pair(processors_, tells_);
     tells_.fill(false);
     processors_ = 0;
     std::array<double, kStepKinds> number{};
-    for (const auto& step : steps) number[step.kind] += 1;
-    run(problem, 0);
-    const auto wall = likelihood(steps, *this);
+    if (when_.empty()) find_changes(problem);
+    std::vector<Gap> gaps;
+    gaps.reserve(steps.size());
+    for (const auto& step : steps) {
+        number[step.kind] += 1;
+        gaps.push_back({step.kind, step.cell, place(step.from), place(step.to)});
+    }
+    run(0);
+    const auto wall = likelihood(gaps, *this);
     double most = 0;
     for (const double processors : kProcessors) {
-        run(problem, processors);
-        const auto here = likelihood(steps, *this);
+        run(processors);
+        const auto here = likelihood(gaps, *this);
         double gained = 0;
         std::array<bool, kStepKinds> better{};
         for (std::size_t k = 0; k < kStepKinds; ++k) {
@@ -67,18 +96,15 @@ bool WorkClock::choose(const Problem& problem, const std::vector<TimedStep>& ste
         processors_ = processors;
         tells_ = better;
     }
-    run(problem, processors_);
+    run(processors_);
     return before != std::pair(processors_, tells_);
 }
 
-void WorkClock::run(const Problem& problem, double processors) {
-    when_.clear();
-    shown_.clear();
-    speed_.clear();
-    if (processors <= 0) return;
+// When how many work, whatever the number of processors.
+void WorkClock::find_changes(const Problem& problem) {
     const auto& parents = problem.parents;
     const auto& children = problem.children;
-    std::vector<std::pair<Time, int>> changes;  // of the number that work
+    std::vector<std::pair<Time, int>> changes;
     for (std::size_t p = 0; p < parents.size(); ++p) {
         changes.emplace_back(parents.request_end[p], 1);
         changes.emplace_back(std::max(parents.response_begin[p], parents.request_end[p]), -1);
@@ -88,26 +114,44 @@ void WorkClock::run(const Problem& problem, double processors) {
         changes.emplace_back(std::max(children.end[c], children.begin[c]), 1);
     }
     std::sort(changes.begin(), changes.end());
+    when_.clear();
+    working_.clear();
     int working = 0;
-    double shown = 0;
     for (std::size_t i = 0; i < changes.size(); ++i) {
         working += changes[i].second;
         const auto at = changes[i].first;
         if (i + 1 < changes.size() && changes[i + 1].first == at) continue;
-        if (!when_.empty()) shown += speed_.back() * static_cast<double>(at - when_.back());
         when_.push_back(at);
-        shown_.push_back(shown);
-        speed_.push_back(std::min(1.0, processors / std::max(working, 1)));
+        working_.push_back(working);
     }
 }
 
-WorkClock::Reading WorkClock::read(Time wall) const noexcept {
-    if (when_.empty()) return {wall, 0.0f};
+void WorkClock::run(double processors) {
+    running_ = processors > 0;
+    shown_.clear();
+    speed_.clear();
+    log_speed_.clear();
+    if (!running_) return;
+    double shown = 0;
+    for (std::size_t i = 0; i < when_.size(); ++i) {
+        if (i > 0) shown += speed_.back() * static_cast<double>(when_[i] - when_[i - 1]);
+        shown_.push_back(shown);
+        speed_.push_back(std::min(1.0, processors / std::max(working_[i], 1)));
+        log_speed_.push_back(speed_.back() < 1 ? static_cast<float>(std::log(speed_.back())) : 0.0f);
+    }
+}
+
+WorkClock::Place WorkClock::place(Time wall) const noexcept {
     const auto after = std::lower_bound(when_.begin(), when_.end(), wall);
-    if (after == when_.begin()) return {wall - when_.front(), 0.0f};
-    const auto i = static_cast<std::size_t>(after - when_.begin()) - 1;
-    return {static_cast<Time>(shown_[i] + speed_[i] * static_cast<double>(wall - when_[i])),
-            static_cast<float>(std::log(speed_[i]))};
+    return {wall, static_cast<std::size_t>(after - when_.begin())};
+}
+
+WorkClock::Reading WorkClock::read(const Place& place) const noexcept {
+    if (!running_) return {place.wall, 0.0f};
+    if (place.changes == 0) return {when_.empty() ? place.wall : place.wall - when_.front(), 0.0f};
+    const auto i = place.changes - 1;
+    return {static_cast<Time>(shown_[i] + speed_[i] * static_cast<double>(place.wall - when_[i])),
+            log_speed_[i]};
 }
 
 }  // namespace tapscope::match

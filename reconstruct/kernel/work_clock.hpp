@@ -24,7 +24,7 @@ enum StepKind : std::int32_t {
 };  // to the first call, from call to call, to the answer
 inline constexpr int kStepKinds = 3;
 
-// A gap of an assignment: `cell` numbers those that are expected to be alike.
+// A gap of an assignment: `cell` numbers those that are expected to be alike, which are of one kind.
 struct TimedStep {
     StepKind kind = kFirstStep;
     std::int32_t cell = 0;
@@ -39,22 +39,33 @@ public:
     double processors() const noexcept { return processors_; }
 
     // The rows of the problem have been replaced.
-    void bind(const Problem& problem) { run(problem, processors_); }
+    void bind(const Problem& problem);
 
+    // Where an instant is among the changes of speed: the same whatever the number of processors.
+    struct Place {
+        Time wall = 0;
+        std::size_t changes = 0;  // before it
+    };
     struct Reading {
         Time at = 0;          // ns of the clock
         float log_speed = 0;  // of the clock against the wall, just before
     };
-    Reading read(Time wall) const noexcept;
+    Place place(Time wall) const noexcept;
+    Reading read(const Place& place) const noexcept;
+    Reading read(Time wall) const noexcept { return running_ ? read(place(wall)) : Reading{wall, 0.0f}; }
 
 private:
-    void run(const Problem& problem, double processors);
+    void find_changes(const Problem& problem);
+    void run(double processors);
 
     double processors_ = 0;  // 0: the wall alone
     std::array<bool, kStepKinds> tells_{};
-    std::vector<Time> when_;     // instants at which the speed changes
-    std::vector<double> shown_;  // what the clock shows then
-    std::vector<double> speed_;  // from then on
+    bool running_ = false;          // by another clock than the wall
+    std::vector<Time> when_;        // instants at which the number that work changes
+    std::vector<int> working_;      // that number, from then on
+    std::vector<double> shown_;     // what the clock shows then
+    std::vector<double> speed_;     // from then on
+    std::vector<float> log_speed_;  // its logarithm
 };
 
 }  // namespace tapscope::match
