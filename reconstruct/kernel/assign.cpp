@@ -115,6 +115,7 @@ private:
         for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
             if (round < options_.forward_rounds) {
                 if (round > 0) content_.apply();
+                nearness_.forget();
                 forward();
             }
             climb(2, round < 2 ? kFirstReach[round] : kReach);
@@ -135,7 +136,6 @@ private:
         model_.temper_gaps(kTemperToDoubt);
         climb(2);
         model_.temper_gaps(kTemperToDecide);
-        chains_.forget();
     }
 
     // Where no pair of parents can gain, four may: what each of them lacks is with the next one. So the chains are
@@ -163,6 +163,7 @@ private:
         set_out();
         model_.rank(chains_.parent_of());
         nearness_.forget_starts();
+        chains_.forget();
         climb(options_.max_sweeps);
         find_live_pairs();
         for (int round = 0; round < kBurnIn && !stop_; ++round) draw();
@@ -231,7 +232,6 @@ private:
     void forward() {
         const auto& children = problem_.children;
         chains_.clear();
-        nearness_.forget();
         std::vector<Tip> tip(problem_.parents.size());
         for (std::size_t i = 0; i < children.size(); ++i) {
             const auto c = static_cast<std::int32_t>(i);
@@ -259,12 +259,12 @@ private:
             bool improved = adopt_or_leave();
             for (const auto& [p, q] : nearness_.pairs()) {
                 if (stop_) break;
-                if (!chains_.changed(p, q)) continue;
+                if (!chains_.ask(p, q, model_.gap_temper())) continue;
                 if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
                 if (split_.best() < kGainWorthTaking) continue;
                 improved = true;
                 chains_.take(p, q, split_);
-                chains_.changed(p, q);  // remember it in its new, best state
+                chains_.ask(p, q, model_.gap_temper());  // in its new, best state
             }
             if (!improved && !exchange_chains()) break;
         }

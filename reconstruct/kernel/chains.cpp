@@ -1,41 +1,59 @@
 #include "chains.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace tapscope::match {
+namespace {
+
+constexpr std::size_t kMostAsked = 1 << 20;  // 8 MB
+
+std::uint64_t scramble(std::uint64_t x) noexcept {
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+    return x ^ (x >> 31);
+}
+
+// A chain's version is the sum of these.
+std::uint64_t mark(std::int32_t child) noexcept {
+    return scramble(static_cast<std::uint64_t>(child) + 0x9E3779B97F4A7C15ull);
+}
+
+}  // namespace
 
 void Chains::resize(std::size_t parents, std::size_t children) {
     parent_of_.assign(children, kNone);
     held_.resize(parents);
     for (auto& held : held_) held.clear();
-    version_.assign(parents, 1);
+    version_.assign(parents, 0);
+    const auto room = std::bit_ceil(std::clamp<std::size_t>(candidates_.parent.size(), 64, kMostAsked));
+    asked_.assign(room, 0);
     forget();
 }
 
 void Chains::clear() {
     for (auto& held : held_) held.clear();
-    for (auto& version : version_) ++version;
+    std::fill(version_.begin(), version_.end(), 0);
     std::fill(parent_of_.begin(), parent_of_.end(), kNone);
 }
 
 void Chains::append(std::int32_t p, std::int32_t c) {
     parent_of_[c] = p;
     held_[p].push_back(c);
-    ++version_[p];
+    version_[p] += mark(c);
 }
 
 void Chains::take(std::int32_t p, std::int32_t q, const PairSplit& split) {
-    held_[p].clear();
-    ++version_[p];
-    if (q != kNobody) {
-        held_[q].clear();
-        ++version_[q];
+    for (const auto owner : {p, q}) {
+        if (owner == kNobody) continue;
+        held_[owner].clear();
+        version_[owner] = 0;
     }
     for (std::size_t i = 0; i < split.children().size(); ++i) {
         const auto c = split.children()[i];
         const auto owner = split.side()[i] ? q : p;
-        parent_of_[c] = owner == kNobody ? kNone : owner;
-        if (owner != kNobody) held_[owner].push_back(c);
+        parent_of_[c] = kNone;
+        if (owner != kNobody) append(owner, c);
     }
 }
 
@@ -50,12 +68,12 @@ void Chains::restore(const std::vector<std::int32_t>& parent_of) {
     for (std::size_t p = 0; p < held_.size(); ++p) {
         if (!differs[p]) continue;
         held_[p].clear();
-        ++version_[p];
+        version_[p] = 0;
     }
     parent_of_ = parent_of;
     for (std::size_t c = 0; c < parent_of_.size(); ++c) {
         const auto p = parent_of_[c];
-        if (p != kNone && differs[p]) held_[p].push_back(static_cast<std::int32_t>(c));
+        if (p != kNone && differs[p]) append(p, static_cast<std::int32_t>(c));
     }
 }
 
@@ -68,23 +86,14 @@ std::vector<std::vector<std::int32_t>> Chains::orphans() const {
     return out;
 }
 
-bool Chains::changed(std::int32_t p, std::int32_t q) {
-    const auto low = static_cast<std::uint64_t>(std::min(p, q)),
-               high = static_cast<std::uint64_t>(std::max(p, q));
-    const auto at = asked_.insert((low << 32 | high) + 1);
-    const std::uint64_t now = static_cast<std::uint64_t>(version_[low]) << 32 | version_[high];
-    if (at == static_cast<std::int32_t>(asked_version_.size())) {
-        asked_version_.push_back(now);
-        return true;
-    }
-    if (asked_version_[at] == now) return false;
-    asked_version_[at] = now;
+bool Chains::ask(std::int32_t p, std::int32_t q, float temper) noexcept {
+    const auto who = static_cast<std::uint64_t>(p) << 32 | static_cast<std::uint32_t>(q);
+    const auto how = models_ << 32 | std::bit_cast<std::uint32_t>(temper);
+    const auto fingerprint = scramble(scramble(scramble(who ^ scramble(how)) + version_[p]) + version_[q]);
+    auto& place = asked_[fingerprint & (asked_.size() - 1)];
+    if (place == fingerprint) return false;
+    place = fingerprint;
     return true;
-}
-
-void Chains::forget() {
-    asked_.clear(1024);
-    asked_version_.clear();
 }
 
 }  // namespace tapscope::match

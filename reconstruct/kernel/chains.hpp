@@ -1,4 +1,4 @@
-// The state of an assignment: which parent has which children, and cheap knowledge of what changed since.
+// The state of an assignment: which parent has which children, and which pairs of chains have nothing to gain.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ public:
     void resize(std::size_t parents, std::size_t children);
 
     const std::vector<std::int32_t>& parent_of() const noexcept { return parent_of_; }
-    // Changes whenever the chain of p does.
-    std::uint32_t version(std::int32_t p) const noexcept { return version_[p]; }
+    // Tells chains of p apart: the same again when the chain is.
+    std::uint64_t version(std::int32_t p) const noexcept { return version_[p]; }
     const std::vector<std::int32_t>& held(std::int32_t p) const noexcept { return held_[p]; }
     std::int32_t parents() const noexcept { return static_cast<std::int32_t>(held_.size()); }
 
@@ -37,18 +37,19 @@ public:
     // Children without a parent that each parent could have made, ascending.
     std::vector<std::vector<std::int32_t>> orphans() const;
 
-    // True unless the pair was asked for before and neither chain has changed since.
-    bool changed(std::int32_t p, std::int32_t q);
+    // Notes that the pair is asked with the chains that it has now, and with gaps that count `temper`. False when it is
+    // known to have been asked so before. What is known is not all: a newer pair takes the place of an older one.
+    bool ask(std::int32_t p, std::int32_t q, float temper) noexcept;
     // Forgets what was asked: the model has changed.
-    void forget();
+    void forget() noexcept { ++models_; }
 
 private:
     const Candidates& candidates_;
     std::vector<std::int32_t> parent_of_;
     std::vector<std::vector<std::int32_t>> held_;
-    std::vector<std::uint32_t> version_;
-    KeyMap asked_;
-    std::vector<std::uint64_t> asked_version_;
+    std::vector<std::uint64_t> version_;
+    std::vector<std::uint64_t> asked_;  // fingerprints of what was asked, each in the one place it may have
+    std::uint64_t models_ = 1;
 };
 
 }  // namespace tapscope::match

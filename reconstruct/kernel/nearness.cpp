@@ -8,21 +8,31 @@ namespace tapscope::match {
 bool Nearness::refresh(const Chains& chains) {
     const auto parents = problem_.parents.size();
     const bool none = known_version_.size() != parents || step_.size() != candidates_.parent.size();
-    bool any = none || !starts_known_;
+    if (none) find_ranges();
     stale_.assign(parents, none);
+    stale_here_.assign(problem_.children.size() + 1, 0);
     known_version_.resize(parents);
+    bool any = none || !starts_known_;
+    if (any) ++stale_here_.front();  // all children are looked at
     for (std::size_t p = 0; p < parents; ++p) {
         const auto now = chains.version(static_cast<std::int32_t>(p));
-        stale_[p] |= known_version_[p] != now;
-        any |= stale_[p] != 0;
+        if (!none && known_version_[p] == now) continue;
         known_version_[p] = now;
+        if (first_[p] == kNone) continue;
+        any = true;
+        stale_[p] = 1;
+        ++stale_here_[static_cast<std::size_t>(first_[p])];
+        --stale_here_[static_cast<std::size_t>(last_[p]) + 1];
     }
     touched_.assign(problem_.children.size(), 0);
     if (!any) return false;
     step_.resize(candidates_.parent.size());
     tip_.assign(parents, {});
     const auto& parent_of = chains.parent_of();
+    std::int32_t stale_now = 0;
     for (std::size_t i = 0; i < parent_of.size(); ++i) {
+        stale_now += stale_here_[i];
+        if (stale_now == 0) continue;
         const auto c = static_cast<std::int32_t>(i);
         for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1]; ++k) {
             const auto p = candidates_.parent[k];
@@ -34,6 +44,17 @@ bool Nearness::refresh(const Chains& chains) {
     }
     starts_known_ = true;
     return true;
+}
+
+void Nearness::find_ranges() {
+    first_.assign(problem_.parents.size(), kNone);
+    last_ = first_;
+    for (std::size_t i = 0; i < problem_.children.size(); ++i) {
+        for (const auto p : candidates_.of(i)) {
+            if (first_[p] == kNone) first_[p] = static_cast<std::int32_t>(i);
+            last_[p] = static_cast<std::int32_t>(i);
+        }
+    }
 }
 
 void Nearness::look(std::size_t child, std::int32_t own, float width) {

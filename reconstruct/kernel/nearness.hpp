@@ -45,6 +45,7 @@ private:
     };
 
     bool refresh(const Chains& chains);
+    void find_ranges();
     void look(std::size_t child, std::int32_t own, float width);
     void gather();
 
@@ -52,10 +53,14 @@ private:
     const Candidates& candidates_;
     const Model& model_;
     std::vector<Model::Parts> step_;  // by candidate
-    std::vector<std::uint32_t>
+    std::vector<std::uint64_t>
         known_version_;  // of the chains that step_ was worked out from; empty: of none
     bool starts_known_ = false;
-    std::vector<std::uint8_t> stale_;       // by parent
+    std::vector<std::uint8_t> stale_;  // by parent
+    std::vector<std::int32_t> first_,
+        last_;  // by parent: the children that it is a candidate for are among these
+    std::vector<std::int32_t>
+        stale_here_;  // by child: how many more stale parents may have made it than the one before
     std::vector<std::uint8_t> touched_;     // by child: a step to it was worked out anew
     float temper_ = 0, width_ = 0;          // that near_ was found with
     std::vector<Near> near_, near_before_;  // by child
