@@ -9,24 +9,13 @@
 namespace tapscope::match {
 namespace {
 
-constexpr double kFirstCopy = 0.5;      // first guess of what an opportunity's rules copy together
-constexpr double kMostFromAlone = 0.9;  // no rule is trusted further while calls are looked at one by one,
-constexpr double kMostFromChains = 0.9995;  // nor further than this at all
+constexpr double kMostFromChains = 0.9995;  // no rule is trusted further
 constexpr double kCopiedAnyway = 0.5;  // share of copies of a slot from which on nothing is recalled for it
-constexpr double kHopeless = 1e-8;     // relative weight below which a candidate is dropped
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     a ^= b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2);
     a *= 0xD6E8FEB86659FD93ull;
     return a ^ (a >> 32);
-}
-
-std::uint64_t opportunity_key(std::uint64_t form, std::int32_t k, std::uint32_t child_slot) noexcept {
-    return std::max<std::uint64_t>(mix(mix(form, static_cast<std::uint64_t>(k)), child_slot), 1);
-}
-
-std::uint64_t rule_key(std::uint64_t opportunity, std::uint32_t parent_slot) noexcept {
-    return std::max<std::uint64_t>(mix(opportunity, parent_slot), 1);
 }
 
 }  // namespace
@@ -76,6 +65,7 @@ void Content::find_forms() {
     std::vector<std::uint32_t> slots;
     form_.clear();
     form_at_.clear();
+    form_of_.clear();
     KeyMap forms;
     for (std::size_t p = 0; p < parents.size(); ++p) {
         slots.assign(parents.tokens.slot.begin() + parents.tokens.offset[p],
@@ -86,28 +76,38 @@ void Content::find_forms() {
         for (const auto slot : slots) form = mix(form, slot);
         form_.push_back(std::max<std::uint64_t>(form, 1));
         form_at_.push_back(forms.insert(form_.back()));
+        if (form_at_.back() == static_cast<std::int32_t>(form_of_.size())) form_of_.push_back(form_.back());
     }
+    class_of_form_.assign(static_cast<std::size_t>(forms.size()), 0);
+    for (std::size_t p = 0; p < parents.size(); ++p) class_of_form_[form_at_[p]] = parents.cls[p];
+    const auto& children = problem_.children;
+    KeyMap child_forms;
+    child_form_.clear();
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        auto form = static_cast<std::uint64_t>(children.cls[c]) + 1;
+        for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
+            form = mix(form, children.tokens.slot[t]);
+        }
+        child_form_.push_back(child_forms.insert(std::max<std::uint64_t>(form, 1)));
+    }
+    shared_at_.clear(1024);
     shared_.clear();
-    shared_.resize(static_cast<std::size_t>(forms.size()));
-}
-
-Affinity Content::learn(int rounds) {
-    find_rules();
-    for (int round = 0; round < rounds; ++round) step();
-    apply();
-    return affinity_;
+    latest_.assign(static_cast<std::size_t>(forms.size()), {});
 }
 
 void Content::relearn(const std::vector<std::int32_t>& parent_of, double keep) {
     for (double& chances : chances_) chances *= keep;
     for (auto& rule : rules_) rule.hits *= keep;
     for (std::size_t c = problem_.decided(); c < std::min(problem_.settled, parent_of.size()); ++c) {
-        if (parent_of[c] != kNone && keep > 0) find_rules(parent_of[c], c);  // what began to be copied since
+        // What began to be copied since.
+        const auto p = parent_of[c];
+        if (p == kNone || keep <= 0) continue;
+        for_matches(p, c, [&](std::int64_t pt, std::int64_t ct) { make_rule(p, pt, c, ct); });
     }
     begin_scores();
     for (std::size_t c = problem_.decided(); c < std::min(problem_.settled, parent_of.size()); ++c) {
         const auto p = parent_of[c];
-        if (p != kNone) count(p, c, 1.0, shared(p, c));
+        if (p != kNone) count(p, c, 1.0, shared(form_at_[p], c));
     }
     reweigh(kMostFromChains);
     recall_.learn(parent_of, keep);
@@ -138,44 +138,29 @@ void Content::learn_background(double keep) {
     });
 }
 
-// A rule exists where a value was seen on both sides of a candidate pair at least once.
-void Content::find_rules() {
-    const auto& children = problem_.children;
-    for (std::size_t c = problem_.decided(); c < children.size(); ++c) {
-        if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
-        for (const auto p : candidates_.of(c)) find_rules(p, c);
-    }
-    std::vector<int> sharers(chances_.size(), 0);
-    for (const auto& rule : rules_) ++sharers[rule.opportunity];
-    for (auto& rule : rules_) rule.weight = kFirstCopy / sharers[rule.opportunity];
-    copied_.assign(chances_.size(), kFirstCopy);
+std::uint64_t Content::opportunity_key(std::uint64_t form, std::int32_t k,
+                                       std::uint32_t child_slot) noexcept {
+    return std::max<std::uint64_t>(mix(mix(form, static_cast<std::uint64_t>(k)), child_slot), 1);
 }
 
-void Content::find_rules(std::int32_t p, std::size_t c) {
-    const auto& parents = problem_.parents;
-    const auto& children = problem_.children;
-    for_matches(p, c, [&](std::int64_t pt, std::int64_t ct) {
-        const auto chance = opportunity_key(form_[p], children.cls[c], children.tokens.slot[ct]);
-        const auto key = rule_key(chance, parents.tokens.slot[pt]);
-        if (rule_of_.insert(key) < static_cast<std::int32_t>(rules_.size())) return;
-        const auto at = opportunity_of_.insert(chance);
-        if (at == static_cast<std::int32_t>(chances_.size())) {
-            copied_.push_back(0.0);
-            chances_.push_back(0.0);
-        }
-        rules_.push_back({0, 0, at});
-    });
+std::uint64_t Content::rule_key(std::uint64_t opportunity, std::uint32_t parent_slot) noexcept {
+    return std::max<std::uint64_t>(mix(opportunity, parent_slot), 1);
 }
 
-template <class F>
-void Content::for_matches(std::int32_t p, std::size_t c, F&& f) const {
-    const auto& pt = problem_.parents.tokens;
-    const auto& ct = problem_.children.tokens;
-    for (auto i = ct.offset[c]; i < ct.offset[c + 1]; ++i) {
-        for (auto j = pt.offset[p]; j < pt.offset[p + 1]; ++j) {
-            if (pt.hash[j] == ct.hash[i]) f(j, i);
-        }
+// The rule by which a token of c repeats one of p, made if there was none.
+std::int32_t Content::make_rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
+                                std::int64_t child_token) {
+    const auto chance =
+        opportunity_key(form_[p], problem_.children.cls[c], problem_.children.tokens.slot[child_token]);
+    const auto made = rule_of_.insert(rule_key(chance, problem_.parents.tokens.slot[parent_token]));
+    if (made < static_cast<std::int32_t>(rules_.size())) return made;
+    const auto at = opportunity_of_.insert(chance);
+    if (at == static_cast<std::int32_t>(chances_.size())) {
+        copied_.push_back(0.0);
+        chances_.push_back(0.0);
     }
+    rules_.push_back({0, 0, at});
+    return made;
 }
 
 const Content::Rule* Content::rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
@@ -190,46 +175,58 @@ const Content::Rule* Content::rule(std::int32_t p, std::int64_t parent_token, st
 void Content::begin_scores() {
     log_miss_.resize(copied_.size());
     for (std::size_t k = 0; k < copied_.size(); ++k) log_miss_[k] = std::log(1 - copied_[k]);
-    for (auto& shared : shared_) shared.child = std::numeric_limits<std::size_t>::max();
+    latest_.assign(latest_.size(), {});
+    ++weights_;
 }
 
-// Looked up once for all candidates of a child that are of one form.
-const Content::Shared& Content::shared(std::int32_t p, std::size_t c) {
-    auto& out = shared_[static_cast<std::size_t>(form_at_[p])];
-    if (out.child == c) return out;
+const Content::Shared& Content::shared(std::int32_t form, std::size_t c) {
+    auto& latest = latest_[static_cast<std::size_t>(form)];
+    if (latest.child_form == child_form_[c]) return shared_[static_cast<std::size_t>(latest.at)];
+    const auto both = static_cast<std::uint64_t>(form) << 32 | static_cast<std::uint32_t>(child_form_[c]);
+    latest = {child_form_[c], shared_at_.insert(both + 1)};
+    if (latest.at == static_cast<std::int32_t>(shared_.size())) shared_.emplace_back();
+    auto& out = shared_[static_cast<std::size_t>(latest.at)];
+    if (out.weights != weights_) share(form_of_[static_cast<std::size_t>(form)], c, out);
+    return out;
+}
+
+void Content::share(std::uint64_t form, std::size_t c, Shared& out) {
     const auto& children = problem_.children;
-    out.child = c;
+    out.weights = weights_;
     out.missed = 0;
     out.open.clear();
     out.recallable.clear();
-    for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
+    const auto first = children.tokens.offset[c];
+    for (auto t = first; t < children.tokens.offset[c + 1]; ++t) {
         const auto chance =
-            opportunity_of_.find(opportunity_key(form_[p], children.cls[c], children.tokens.slot[t]));
+            opportunity_of_.find(opportunity_key(form, children.cls[c], children.tokens.slot[t]));
         // Where the request itself says it as a rule, nothing is recalled.
-        if (chance == kNone || copied_[chance] <= kCopiedAnyway) out.recallable.push_back(t);
+        if (chance == kNone || copied_[chance] <= kCopiedAnyway) out.recallable.push_back(t - first);
         if (chance == kNone) continue;  // this slot never repeats anything of that form
-        out.open.emplace_back(t, chance);
+        out.open.emplace_back(t - first, chance);
         out.missed += log_miss_[chance];
     }
-    return out;
 }
 
 // Log-likelihood ratio of child c's tokens, given parent p, against the background.
 double Content::score(std::int32_t p, std::size_t c, const Shared& shared) const {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
+    const auto first = children.tokens.offset[c];
     double llr = shared.missed;
-    for (const auto& [t, chance] : shared.open) {
+    for (const auto& [place, chance] : shared.open) {
+        const auto t = first + place;
         double matched = 0;
         for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
             if (parents.tokens.hash[j] != children.tokens.hash[t]) continue;
             if (const auto* r = rule(p, j, c, t)) matched += r->weight;
         }
-        if (matched <= 0) continue;
-        llr += std::log(matched / background_[t] + 1 - copied_[chance]) - log_miss_[chance];
+        if (matched > 0) llr += matched_instead(matched, t, chance);
     }
     if (!recall_.any(p)) return llr;
-    for (const auto t : shared.recallable) llr += recall_.score(p, t, background_[t]);
+    for (const auto place : shared.recallable) {
+        llr += recall_.score(p, first + place, background_[first + place]);
+    }
     return llr;
 }
 
@@ -237,7 +234,8 @@ double Content::score(std::int32_t p, std::size_t c, const Shared& shared) const
 void Content::count(std::int32_t p, std::size_t c, double responsibility, const Shared& shared) {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    for (const auto& [t, chance] : shared.open) {
+    for (const auto& [place, chance] : shared.open) {
+        const auto t = children.tokens.offset[c] + place;
         chances_[chance] += responsibility;
         double total = (1 - copied_[chance]) * background_[t];
         auto for_copies = [&, token = t](auto&& visit) {
@@ -265,45 +263,6 @@ void Content::reweigh(double most) {
     for (auto& copied : copied_) copied = std::min(copied, most);
 }
 
-void Content::step() {
-    const auto& parents = problem_.parents;
-    const auto& children = problem_.children;
-    std::fill(chances_.begin(), chances_.end(), 0.0);
-    for (auto& rule : rules_) rule.hits = 0;
-    begin_scores();
-    std::vector<double> expected(affinity_.weight.size(), 0.0), weight, log_affinity;
-    for (const double w : affinity_.weight) log_affinity.push_back(std::log(w + 1e-12));
-    auto cell = [&](std::int32_t a, std::int32_t k) {
-        return static_cast<std::size_t>(a) * static_cast<std::size_t>(affinity_.n_child) +
-               static_cast<std::size_t>(k);
-    };
-    for (std::size_t c = 0; c < children.size(); ++c) {
-        const auto parents_here = candidates_.of(c);
-        if (parents_here.empty()) continue;
-        weight.resize(parents_here.size());
-        double best = -1e300;
-        for (std::size_t i = 0; i < parents_here.size(); ++i) {
-            const auto p = parents_here[i];
-            weight[i] = log_affinity[cell(parents.cls[p], children.cls[c])] + score(p, c, shared(p, c));
-            best = std::max(best, weight[i]);
-        }
-        double total = 0;
-        for (auto& w : weight) total += w = std::exp(w - best);
-        for (std::size_t i = 0; i < parents_here.size(); ++i) {
-            const double responsibility = weight[i] / total;
-            if (responsibility < 1e-6) continue;
-            count(parents_here[i], c, responsibility, shared(parents_here[i], c));
-            expected[cell(parents.cls[parents_here[i]], children.cls[c])] += responsibility;
-        }
-    }
-    for (std::int32_t a = 0; a < affinity_.n_parent; ++a) {
-        for (std::int32_t k = 0; k < affinity_.n_child; ++k) {
-            affinity_.weight[cell(a, k)] = (expected[cell(a, k)] + 1e-4) / (parents_of_class_[a] + 1);
-        }
-    }
-    reweigh(kMostFromAlone);
-}
-
 void Content::score_all() {
     const auto& children = problem_.children;
     begin_scores();
@@ -311,30 +270,9 @@ void Content::score_all() {
         if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
         for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
             const auto p = candidates_.parent[i];
-            candidates_.content[i] = static_cast<float>(score(p, c, shared(p, c)));
+            candidates_.content[i] = static_cast<float>(score(p, c, shared(form_at_[p], c)));
         }
     }
-}
-
-void Content::drop_hopeless() {
-    const auto& parents = problem_.parents;
-    const auto& children = problem_.children;
-    std::vector<float> weight(candidates_.parent.size()), best(children.size(), -1e30f), log_affinity;
-    for (const double w : affinity_.weight) log_affinity.push_back(static_cast<float>(std::log(w + 1e-5)));
-    std::vector<std::uint8_t> hopeful(candidates_.parent.size());
-    for (std::size_t c = 0; c < children.size(); ++c) {
-        for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
-            const auto a = static_cast<std::size_t>(parents.cls[candidates_.parent[i]]);
-            weight[i] =
-                candidates_.content[i] + log_affinity[a * static_cast<std::size_t>(affinity_.n_child) +
-                                                      static_cast<std::size_t>(children.cls[c])];
-            best[c] = std::max(best[c], weight[i]);
-        }
-        for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
-            hopeful[i] = weight[i] >= best[c] + static_cast<float>(std::log(kHopeless));
-        }
-    }
-    candidates_.retain([&](std::int64_t i) { return hopeful[i] != 0; });
 }
 
 }  // namespace tapscope::match

@@ -11,7 +11,7 @@
 // mismatches look like somebody else's. Later they are learned again from assignments of whole chains.
 #pragma once
 
-#include <limits>
+#include <cmath>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -83,26 +83,54 @@ private:
         std::int32_t opportunity = kNone;  // index of (parent form, child class, child slot)
     };
 
+    // A token of a child that equals one of a candidate for it.
+    struct Match {
+        std::uint32_t candidate = 0, token = 0;  // positions in candidates_, in the children's tokens
+        std::int32_t rule = kNone;
+    };
+
     void find_forms();
     void learn_background(double keep);
-    void find_rules();
-    void find_rules(std::int32_t p, std::size_t c);
-    void step();
-    // What all requests of one form have in common as parents of the child at hand.
+    std::vector<Match> find_rules();
+    std::int32_t make_rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
+                           std::int64_t child_token);
+    void step(const std::vector<Match>& matches);
+    // What all requests of one form have in common as parents of all children of one form.
     struct Shared {
-        std::size_t child = std::numeric_limits<std::size_t>::max();  // that it was looked up for
-        double missed = 0;                                            // log ratio when no token is a copy
-        std::vector<std::pair<std::int64_t, std::int32_t>> open;  // tokens that can be copies; opportunities
-        std::vector<std::int64_t> recallable;                     // tokens that need not be
+        std::uint64_t weights = 0;  // that it was looked up with
+        double missed = 0;          // log ratio when no token is a copy
+        std::vector<std::pair<std::int64_t, std::int32_t>>
+            open;  // tokens that can be copies, by place in the child; opportunities
+        std::vector<std::int64_t> recallable;  // tokens that need not be
+    };
+    struct Latest {
+        std::int32_t child_form = kNone, at = kNone;  // in shared_
     };
     void begin_scores();
-    const Shared& shared(std::int32_t p, std::size_t c);
+    const Shared& shared(std::int32_t form, std::size_t c);
+    void share(std::uint64_t form, std::size_t c, Shared& out);
+    // What a token adds that can be a copy and is one of a value with these rules' weights, to what all tokens that
+    // are none say.
+    double matched_instead(double weight, std::int64_t token, std::int32_t chance) const noexcept {
+        return std::log(weight / background_[token] + 1 - copied_[chance]) - log_miss_[chance];
+    }
     double score(std::int32_t p, std::size_t c, const Shared& shared) const;
     void count(std::int32_t p, std::size_t c, double responsibility, const Shared& shared);
     void reweigh(double most);
     void drop_hopeless();
     template <class F>
-    void for_matches(std::int32_t p, std::size_t c, F&& f) const;
+    void for_matches(std::int32_t p, std::size_t c, F&& f) const {
+        const auto& pt = problem_.parents.tokens;
+        const auto& ct = problem_.children.tokens;
+        for (auto i = ct.offset[c]; i < ct.offset[c + 1]; ++i) {
+            for (auto j = pt.offset[p]; j < pt.offset[p + 1]; ++j) {
+                if (pt.hash[j] == ct.hash[i]) f(j, i);
+            }
+        }
+    }
+    static std::uint64_t opportunity_key(std::uint64_t form, std::int32_t k,
+                                         std::uint32_t child_slot) noexcept;
+    static std::uint64_t rule_key(std::uint64_t opportunity, std::uint32_t parent_slot) noexcept;
     const Rule* rule(std::int32_t p, std::int64_t parent_token, std::size_t c,
                      std::int64_t child_token) const;
 
@@ -117,10 +145,15 @@ private:
     std::unordered_map<std::uint64_t, double> slot_totals_;
     KeyMap rule_of_, opportunity_of_;
     std::vector<Rule> rules_;
-    std::vector<double> copied_, chances_;  // per opportunity: sum of w_r; expected pairs
-    std::vector<std::int32_t> form_at_;     // of each parent, into shared_
-    std::vector<Shared> shared_;            // by form
-    std::vector<double> log_miss_;          // by opportunity
+    std::vector<double> copied_, chances_;            // per opportunity: sum of w_r; expected pairs
+    std::vector<std::int32_t> form_at_, child_form_;  // of each parent, of each child: dense numbers,
+    std::vector<std::uint64_t> form_of_;              // and by them the form
+    std::vector<std::int32_t> class_of_form_;         // and the class of parents
+    KeyMap shared_at_;                                // by both forms, into
+    std::vector<Shared> shared_;
+    std::vector<Latest> latest_;    // by form of parents: what was looked up last
+    std::uint64_t weights_ = 1;     // that rules have now: a number that is new when they are
+    std::vector<double> log_miss_;  // by opportunity
 };
 
 }  // namespace tapscope::match
