@@ -159,13 +159,15 @@ def touched(edges: Ints, begin_ns: Ints, end_ns: Ints) -> NDArray[np.bool_]:
 def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compared:
     """Choose the calls of one tier that both sides can have.
 
-    A database log holds statements only (Query, Execute): LOGIN, PING, PREPARE and their like are left out
-    and counted. A log that names the protocol of its calls is compared with calls of that protocol.
+    A database log that names commands holds statements only (Query, Execute): LOGIN, PING, PREPARE and their
+    like are left out and counted. A log that names the protocol of its calls is compared with calls of that
+    protocol.
     """
     rows = events.of_tier(tier)
     here = np.isin(tap.calls["server_node"], nodes) & (tap.begin_ns >= 0)
     left_out: dict[str, int] = {}
-    if tier == "db":
+    statements = tier == "db" and bool(np.any(events.calls["command"][rows] >= 0))
+    if statements:
         statement = tap.statement()
         left_out["tap_calls_without_statement"] = int(np.count_nonzero(here & ~statement))
         here &= statement
@@ -186,7 +188,7 @@ def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compa
     key = "thread" if np.any(callers["thread"] >= 0) and np.any(calls["thread"] >= 0) else "request_id"
     chosen = np.flatnonzero(here)
     names = ", ".join(tap.node_names[node] for node in nodes)
-    unit = "SQL statements" if tier == "db" else "calls"
+    unit = "SQL statements" if statements else "calls"
     protocols = "/".join(Protocol(p).name for p in sorted(served)) or "no"
     return Compared(
         tier=tier,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tapscope.validate.clocks import HostClock, Sightings, by_requests, correcte
 from tapscope.validate.event_calls import TIERS, EventCalls, Names, Table
 from tapscope.validate.request_agreement import RequestAgreement
 from tapscope.validate.stored import store
+from tapscope.validate.threads import monitor
 from tapscope.validate.verdict import Thresholds, judge, judge_paths
 from tapscope.validate.zones import ZONE_STEP_NS
 
@@ -117,6 +119,7 @@ def validate(
     events_dir: str | Path,
     truth_path: str | Path | None = None,
     *,
+    by_threads: bool = False,
     width_ns: int = WINDOW_NS,
     zone: str | None = None,
     ids_in: Path | None = None,
@@ -126,9 +129,9 @@ def validate(
     """Validate a run file and store the result in it (tables event_call, event_load, agreement; meta
     validation).
 
-    events_dir : folder of the event monitors' logs, or a run directory that holds it as events/; truth_path :
-        truth file, looked for beside that folder
-                 (../truth/calls.csv.gz) when not given
+    events_dir : folder of the event monitors' logs, or a run directory that holds it as events/ (threads/)
+    truth_path : truth file, looked for beside that folder (../truth/calls.csv.gz) when not given
+    by_threads : the folder holds logs of the servers' threads (threads.monitor), not of their requests
     ids_in     : capture in which the request IDs still stand: the truth is made from it
     width_ns   : of the windows; zone : of logs without one (events.load); thresholds : of the verdict
     Raises TapscopeError for unusable input; a disagreement is a result, not an error.
@@ -137,34 +140,47 @@ def validate(
     say = progress or (lambda what, done, total: None)
     say("event-monitor logs", 0, 4)
     events_dir = Path(events_dir)
-    if (events_dir / "events").is_dir():
-        events_dir = events_dir / "events"
+    within = events_dir / ("threads" if by_threads else "events")
+    if within.is_dir():
+        events_dir = within
     truth_file = ids_in or (Path(truth_path) if truth_path is not None else _beside(events_dir))
     names, true, linked = Names(), None, None
-    with reading.begun(events_dir, zone, _clients(events_dir)) as read_logs:
+    clients = _clients(events_dir)
+    with nullcontext() if by_threads else reading.begun(events_dir, zone, clients) as read_logs:
         # What needs no logs is done while another process reads them.
         with RunFile.open(run_path) as run:  # not for writing: a reader may read with all processors
             say("run file", 1, 4)
             seen = tap.read(run)
             links = None if truth_file is None else accuracy.read_links(run)
+            threads = monitor.read(run, seen, events_dir, clients) if by_threads else None
         if truth_file is not None and links is not None:
             linked = accuracy.from_run(seen, links, names)
             if ids_in is None:
                 true = truth.read(truth_file, names)
-        logs = read_logs()
+        if threads is None:
+            assert read_logs is not None
+            logs = read_logs()
+        else:
+            logs = threads.logs
     if ids_in is not None and linked is not None:
         true = ids_in_capture.read(ids_in, logs, seen, names)
     with RunFile.open(run_path, write=True) as run:
         say("agreement", 2, 4)
-        nodes = tiers.nodes_of_tiers(seen, logs, _manifest(events_dir))
+        if threads is None:
+            nodes = tiers.nodes_of_tiers(seen, logs, _manifest(events_dir))
+        else:
+            nodes = threads.nodes
+            seen = replace(seen, begin_ns=np.where(threads.left_out, -1, seen.begin_ns))
         pairs = [tiers.compared(seen, logs, tier, nodes[tier]) for tier in logs.tiers() if tier in nodes]
-        call_id, known, paths = None, {}, None
+        call_id = None if threads is None else threads.call_id
+        paths = None
         if true is not None and linked is not None:
             row_of = truth.match(linked.keys, true.keys)
-            call_id = request_agreement.ids_of_calls(logs, true, row_of)
-            known = _clocks(pairs, logs, call_id)
+            if call_id is None:
+                call_id = request_agreement.ids_of_calls(logs, true, row_of)
             say("paths", 3, 4)
             paths = accuracy.paths(linked, true, row_of)
+        known = {} if call_id is None else _clocks(pairs, logs, call_id)
         aligned = [align(pair, seen.capture_ns, known) for pair in pairs]
         requests = (
             [] if call_id is None else [request_agreement.agree(each, logs, call_id) for each in aligned]

@@ -14,6 +14,12 @@ from tapscope.store.errors import ExitCode, TapscopeError
 @RUN
 @path_option("--events", metavar="DIR", help="Folder with the logs of Apache, Tomcat and MariaDB.")
 @path_option(
+    "--threads",
+    metavar="DIR",
+    help="Folder with logs of the servers' threads (docs/threads.md): they say when each request came and "
+    "its answer went, by system calls.",
+)
+@path_option(
     "--truth",
     metavar="FILE",
     help="True paths (calls.csv[.gz]); looked for in ../truth/ of the logs when not given.",
@@ -79,6 +85,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
 def validate(
     run_path: Path,
     events: Path | None,
+    threads: Path | None,
     truth: Path | None,
     ids_in: Path | None,
     span_truth: Path | None,
@@ -104,9 +111,10 @@ def validate(
     from tapscope.cli import show
     from tapscope.cli.output import note, print_json, print_table, progress_bar
 
-    if [events, span_truth, faults].count(None) != 2:
+    if [events, threads, span_truth, faults].count(None) != 3:
         raise click.UsageError(
-            "Give --events DIR; or, for a run made of span tables, --span-truth FILE; or --faults FILE."
+            "Give --events DIR or --threads DIR; or, for a run made of span tables, --span-truth FILE; or "
+            "--faults FILE."
         )
     if faults is not None:
         from tapscope.validate import fault_tables
@@ -129,7 +137,8 @@ def validate(
         else:
             show.span_validation(summary.span_tables(found), found.paths.counters)
         return ExitCode.DONE
-    assert events is not None
+    logs = events or threads
+    assert logs is not None
     if truth is not None and ids_in is not None:
         raise click.UsageError("Give --truth or --ids-in, not both.")
     from tapscope.validate import validation
@@ -146,8 +155,9 @@ def validate(
     with progress_bar() as progress:
         result = validation.validate(
             run_path,
-            events,
+            logs,
             truth,
+            by_threads=threads is not None,
             width_ns=window,
             zone=zone,
             ids_in=ids_in,

@@ -27,12 +27,16 @@ class LoggedCalls:
     ranges : on their streams; begin_ns, end_ns : first byte of the request and last byte of the answer (-1
         none) by the side that `seen_at` (row of the logs' connections) stands for: the server's where it is
         logged, else the caller's
+    doubtful_at, doubtful_ns : of calls that were left out because bytes around them are in no record, the row
+        of the logs' connections, and the times (begin, end) in which there may have been any number of calls
     """
 
     ranges: Ranges
     seen_at: Ints
     begin_ns: Ints
     end_ns: Ints
+    doubtful_at: Ints
+    doubtful_ns: tuple[Ints, Ints]
     counters: dict[str, int]
 
 
@@ -119,7 +123,26 @@ def calls(logs: ThreadLogs) -> LoggedCalls:
         "threads.calls_next_to_lost_records": int((~sound).sum()),
         "threads.unanswered_requests": int((answer < 0).sum()),
     }
-    return LoggedCalls(ranges, seen_at[which], runs.begin_ns[chosen], of_answer(runs.end_ns), counters)
+    unsound = asks[~sound]
+    return LoggedCalls(
+        ranges,
+        seen_at[which],
+        runs.begin_ns[chosen],
+        of_answer(runs.end_ns),
+        seen_at[runs.pair[unsound]],
+        _around(runs, unsound),
+        counters,
+    )
+
+
+def _around(runs: _Runs, asks: Ints) -> tuple[Ints, Ints]:
+    """From the message before each of these requests until the one after its answer."""
+    last = max(len(runs.pair) - 1, 0)
+    before, after = np.maximum(asks - 1, 0), np.minimum(asks + 2, last)
+    begin = np.where(runs.pair[before] == runs.pair[asks], runs.end_ns[before], runs.begin_ns[asks])
+    answer = np.minimum(asks + 1, last)
+    end = np.where(runs.pair[answer] == runs.pair[asks], runs.end_ns[answer], runs.end_ns[asks])
+    return begin, np.where(runs.pair[after] == runs.pair[asks], runs.begin_ns[after], end)
 
 
 def _runs(logs: ThreadLogs, seen_at: Ints, at_its_server: NDArray[np.bool_]) -> _Runs:
