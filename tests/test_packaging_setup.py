@@ -117,6 +117,34 @@ def test_a_python_without_venv_or_headers_is_passed_over(tmp_path: Path) -> None
     assert Path(found.stdout.strip()).name != "old-python"
 
 
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the set-up scripts and an environment that setup/venv made there."""
+    folder = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(ROOT / "setup", folder / "setup")
+    subprocess.run([folder / "setup/venv"], check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'VIRTUAL_ENV="{0}"\nexport VIRTUAL_ENV',  # Python 3.11
+        '    export VIRTUAL_ENV=$(cygpath "{0}")\nelse\n    export VIRTUAL_ENV="{0}"',  # 3.12
+        "    export VIRTUAL_ENV=$(cygpath {0})\nelse\n    export VIRTUAL_ENV={0}",  # 3.13, and Ubuntu's 3.12
+    ],
+)
+def test_an_environment_is_kept_where_it_was_made_and_made_anew_elsewhere(checkout: Path, lines: str) -> None:
+    activate = checkout / ".venv/bin/activate"
+
+    def run_as_if_made_in(folder: str) -> str:
+        activate.write_text(lines.format(folder) + "\n", encoding="utf-8")
+        return subprocess.run([checkout / "setup/venv"], check=True, capture_output=True, text=True).stdout
+
+    assert run_as_if_made_in(f"{checkout}/.venv") == ""
+    assert "Making the virtual environment" in run_as_if_made_in("/elsewhere/.venv")
+
+
 def test_every_script_parses_and_is_executable() -> None:
     scripts = [path for path in (ROOT / "setup").glob("[!_]*") if path.read_bytes().startswith(b"#!/bin/sh")]
     assert len(scripts) >= 10
