@@ -12,6 +12,7 @@ from scipy.ndimage import binary_dilation
 from tapscope.analyze.calls import Read, read_calls
 from tapscope.analyze.candidates import Candidate, Ranker, Scene, ranked
 from tapscope.analyze.evidence import PAUSES, Evidence, Logs, node_evidence
+from tapscope.analyze.finding import Finding, one_clock
 from tapscope.analyze.held import Separator
 from tapscope.analyze.inside import Int
 from tapscope.analyze.load import window_edges
@@ -22,6 +23,7 @@ from tapscope.analyze.onset import FROM_LOG, Onset, Pace
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
 from tapscope.analyze.tcp import syns_without_answer
+from tapscope.analyze.tcp_events import TcpOfRun
 from tapscope.analyze.track import Track
 from tapscope.analyze.windows import WindowState
 from tapscope.store.runfile import RunFile
@@ -76,49 +78,6 @@ OF_RESOURCES = (
 """Mechanisms that make calls wait at the node above for a connection: there the limit is a consequence."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One episode explained. `origin` is a row of nodes, -1: no node's own queue rose.
-
-    `path` are the nodes whose queues rose, lowest tier first, `travel` by how much they were behind the
-    origin, `overflowed` how many SYNs got no answer at which listener (address, port). `mechanisms` are those
-    recognised at the origin, strongest first (none: unknown); `ruled_out` those that were looked for in vain;
-    `ranking` the metrics of the origin with the numbers that speak for each, best first. `began`: when the
-    cause began, as far as the origin's pace tells; the episode begins later, with the users' harm.
-    """
-
-    episode: Episode
-    origin: int
-    path: list[Rise]
-    travel: list[Travel]
-    overflowed: list[tuple[int, int, int]]
-    mechanisms: list[Mechanism]
-    ruled_out: list[str]
-    ranking: list[Candidate]
-    began: Onset | None = None
-
-    @property
-    def cause(self) -> str:
-        """Name of the strongest mechanism; "unknown" without one."""
-        return self.mechanisms[0].name if self.mechanisms else "unknown"
-
-
-def one_clock(run: RunFile) -> bool:
-    """Whether all times of a run are one clock's: a tap's are; span tables have a clock per service, whose
-    queues cannot be compared."""
-    return all(source["kind"] != "spans" for source in run.sources())
-
-
-def why_none(run: RunFile) -> str:
-    """What it means that a run has no findings."""
-    if one_clock(run):
-        return "No queue was unusually long, and no transaction took very long."
-    return (
-        "Each service of this run has its own clock (span tables), so that queues of different nodes cannot "
-        "be compared in short windows."
-    )
-
-
 def findings(
     run: RunFile,
     *,
@@ -152,6 +111,7 @@ class _Search:
         self.logs = Logs(run, self.edges)
         self.classes = run.classes()
         self.dropped = syns_without_answer(read.connections)
+        self.tcp = TcpOfRun(run, read)
         self.known: dict[int, tuple[Evidence, Separator]] = {}
         self.rankers: dict[tuple[int, int], Ranker] = {}
         self.paces: dict[int, Pace] = {}
@@ -211,6 +171,7 @@ class _Search:
             ruled_out=[] if verdict is None else verdict.ruled_out,
             ranking=[] if verdict is None else _ranking(verdict),
             began=None if verdict is None else self._began(seen, slowed, verdict),
+            tcp=self.tcp.between(seen.episode.begin_ns, seen.episode.end_ns),
         )
 
     def _pace(self, node: int) -> Pace:

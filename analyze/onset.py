@@ -118,9 +118,15 @@ class Pace:
         self._rate = float(signs[quiet].sum()) / worked if worked > 0 else 0.0
         self._read, self._edges_ns, self._quiet = read, edges_ns, quiet
         self._dispersion = _dispersion(signs[quiet], self._rate * width * load.own[quiet])
+        self._slowed: dict[tuple[int, int], Onset | None] = {}
 
     def slowed(self, first_ns: int, last_ns: int) -> Onset | None:
         """When in [first, last) it began to get on more slowly than usual."""
+        if (first_ns, last_ns) not in self._slowed:
+            self._slowed[first_ns, last_ns] = self._change(first_ns, last_ns)
+        return self._slowed[first_ns, last_ns]
+
+    def _change(self, first_ns: int, last_ns: int) -> Onset | None:
         signs = [_within(self._at.inside.end_ns, first_ns, last_ns)]
         signs += [_within(made.begin_ns, first_ns, last_ns) for made in self._made]
         events = np.sort(np.concatenate(signs))

@@ -31,6 +31,8 @@ class CaptureTables:
     connections: Table
     messages: Table
     evidence: Table
+    tcp_events: Table
+    """What TCP did that may have kept somebody waiting, in order of its end."""
     classes: list[tuple[int, str]]
     """Protocol and text of each class; the row is the class_id."""
     addresses: list[str]

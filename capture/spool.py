@@ -17,6 +17,8 @@ capture loses what came after the last segment. Arrays of a segment, by name:
   own messages begin with ``first_message``. ``messages.conn`` is the low half of a connection id.
 * ``connections.id``: a connection is described when it is new, again from time to time, and at its end; the
   last row of an id counts. Address columns are rows of the segment's own ``addresses``.
+* ``tcp_events.X``: likewise; ``conn`` is the low half of a connection id. Absent where an older program
+  wrote.
 * ``amendments.message``, ``.column`` (row of TABLES["messages"]), ``.change`` (Change), ``.value``: what
   became of messages that an earlier segment holds, in order.
 * ``about``: JSON; session, first_message, first_connection, messages, written_ns, last, and since the start
@@ -42,7 +44,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tapscope.store.errors import TapscopeError
-from tapscope.store.tables import TABLES, Table
+from tapscope.store.tables import TABLES, Table, empty
 
 FORMAT = "tapscope spool"
 VERSION = 1
@@ -347,7 +349,7 @@ def _arrays(segment: dict[str, Any]) -> tuple[dict[str, np.ndarray[Any, Any]], d
     first = segment["first_connection"]
     fresh = len(new["midstream"])
     arrays["connections.id"] = np.concatenate([np.arange(first, first + fresh), segment["again"]])
-    for table in ("messages", "evidence", "amendments"):
+    for table in ("messages", "evidence", "tcp_events", "amendments"):
         arrays |= {f"{table}.{name}": values for name, values in segment[table].items()}
     arrays["addresses"] = np.array(segment["addresses"], dtype="S39")
     about = {
@@ -367,8 +369,10 @@ def load_segment(file: BinaryIO | Path) -> tuple[dict[str, np.ndarray[Any, Any]]
     with np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     about = json.loads(str(arrays.pop("about")))
+    if "tcp_events.conn" not in arrays:  # an older program's
+        arrays |= {f"tcp_events.{name}": values for name, values in empty("tcp_events").items()}
     rows: dict[str, int] = {}
-    for table in ("connections", "messages", "evidence"):
+    for table in ("connections", "messages", "evidence", "tcp_events"):
         for column in TABLES[table]:
             values = arrays[f"{table}.{column.name}"]
             if values.dtype != np.dtype(column.dtype) or len(values) != rows.setdefault(table, len(values)):

@@ -28,7 +28,7 @@ from tapscope.store.tables import TABLES, Table, empty
 
 Ids = NDArray[np.int64]
 _Loaded = tuple[dict[str, NDArray[Any]], dict[str, Any]]
-_KINDS = ("connections", "messages", "evidence")
+_KINDS = ("connections", "messages", "evidence", "tcp_events")
 _DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
 _REMEDY = "Restore it from a copy, or go on without it: other segments are read."
 
@@ -76,11 +76,9 @@ def read_spool(paths: Sequence[str | Path] | str | Path, progress: Progress | No
     for at, path in enumerate(map(Path, listed)):
         told = None if progress is None else _share(progress, at, len(listed))
         _read_one(path, merged, told)
-    connections, messages, evidence = (_concatenated(name, merged.tables[name]) for name in _KINDS)
+    tables = {name: _concatenated(name, merged.tables[name]) for name in _KINDS}
     return CaptureTables(
-        connections,
-        messages,
-        evidence,
+        **tables,
         classes=list(merged.classes),
         addresses=list(merged.addresses),
         counters=[(name, value, unit) for name, (value, unit) in sorted(merged.counters.items())],
@@ -213,20 +211,12 @@ def _add_session(session: _Session, lines: dict[int, tuple[int, str, str]], merg
 
     # Messages: the low half of a connection id, made whole by the first id of its segment.
     messages = _concatenated("messages", [table_of(part, "messages") for part in arrays])
-    whole = np.concatenate(
-        [
-            about["first_connection"]
-            + (part["messages.conn"] - np.int64(about["first_connection"])).astype(np.int32).astype(np.int64)
-            for part, about in zip(arrays, about, strict=True)
-        ]
-    )
+    whole = _connection_ids("messages", session)
     firsts = np.array([a["first_message"] for a in about], dtype=np.int64)
     counts = np.array([a["messages"] for a in about], dtype=np.int64)
     places = _Places(firsts, counts)
     _amend(messages, places, arrays, merged)
-    at = np.searchsorted(ids, whole)
-    at = np.minimum(at, max(len(ids) - 1, 0))
-    known = ids[at] == whole if len(ids) else np.zeros(len(whole), dtype=np.bool_)
+    at, known = _found(ids, whole)
     merged.count("spool.messages_without_connection", int((~known).sum()), "messages")
     request = places.rows(messages["request"])
     merged.count("spool.references_lost", int(((messages["request"] >= 0) & (request < 0)).sum()), "messages")
@@ -243,6 +233,7 @@ def _add_session(session: _Session, lines: dict[int, tuple[int, str, str]], merg
     stays = (of >= 0) & known[of] if len(known) else np.zeros(len(of), dtype=np.bool_)
     merged.count("spool.references_lost", int((~stays).sum()), "messages")
     evidence["message"] = np.where(stays, moved[of] if len(moved) else 0, -1)
+    _add_events(session, ids, merged)
     merged.tables["connections"].append(connections)
     merged.tables["messages"].append({name: values[known] for name, values in messages.items()})
     merged.tables["evidence"].append({name: values[stays] for name, values in evidence.items()})
@@ -250,6 +241,32 @@ def _add_session(session: _Session, lines: dict[int, tuple[int, str, str]], merg
         merged.tap_points[code] = merged.tap_points.get(code, np.zeros(3, dtype=np.int64)) + sums
     for name, value, unit in about[-1]["counters"]:
         merged.counters[name] = (merged.counters.get(name, (0, unit))[0] + value, unit)
+
+
+def _connection_ids(table: str, session: _Session) -> Ids:
+    """Connection ids of a table's rows: the low halves that it has, made whole by the first id of a
+    segment."""
+    whole = []
+    for part, about in zip(session.parts, session.about, strict=True):
+        first = about["first_connection"]
+        whole.append(first + (part[f"{table}.conn"] - np.int64(first)).astype(np.int32).astype(np.int64))
+    return np.concatenate(whole)
+
+
+def _found(ids: Ids, wanted: Ids) -> tuple[Ids, NDArray[np.bool_]]:
+    """Place in `ids`, which are in order, of each wanted one, and whether it is there."""
+    at = np.minimum(np.searchsorted(ids, wanted), max(len(ids) - 1, 0))
+    return at, ids[at] == wanted if len(ids) else np.zeros(len(wanted), dtype=np.bool_)
+
+
+def _add_events(session: _Session, ids: Ids, merged: _Merged) -> None:
+    events = _concatenated("tcp_events", [table_of(part, "tcp_events") for part in session.parts])
+    at, known = _found(ids, _connection_ids("tcp_events", session))
+    merged.count("spool.references_lost", int((~known).sum()), "messages")
+    events["conn"] = (at + merged.rows("connections")).astype(np.int32)
+    order = np.argsort(events["end_ns"], kind="stable")
+    order = order[known[order]]
+    merged.tables["tcp_events"].append({name: values[order] for name, values in events.items()})
 
 
 class _Places:

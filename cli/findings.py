@@ -9,7 +9,8 @@ from ipaddress import ip_address
 from typing import Any
 
 from tapscope.analyze.candidates import Candidate
-from tapscope.analyze.findings import WINDOW_NS, Finding, findings, why_none
+from tapscope.analyze.finding import Finding, why_none
+from tapscope.analyze.findings import WINDOW_NS, findings
 from tapscope.cli.output import utc
 from tapscope.store.runfile import RunFile
 
@@ -43,6 +44,7 @@ def _record(found: Finding, names: Sequence[str], addresses: Sequence[str], widt
         "cause_begin_ns": None if found.began is None else found.began.at_ns,
         "cause_begin_low_ns": None if found.began is None else found.began.low_ns,
         "cause_begin_high_ns": None if found.began is None else found.began.high_ns,
+        "cause_begin_ms": found.began_ms,
         "cause_begin_by": None if found.began is None else found.began.signs,
         "mechanisms": [
             {"name": one.name, "strength": one.strength, "metric": one.metric, "evidence": one.words}
@@ -67,6 +69,20 @@ def _record(found: Finding, names: Sequence[str], addresses: Sequence[str], widt
         "overflowed": [
             {"listener": _listener(addresses[address], port), "syns_without_answer": count}
             for address, port, count in found.overflowed
+        ],
+        "tcp": [
+            {
+                "kind": one.kind.name.lower(),
+                "direction": one.direction.name.lower(),
+                "listener": _listener(addresses[one.server_addr], one.server_port),
+                "what": one.words,
+                "events": one.events,
+                "packets": one.packets,
+                "calls": one.calls,
+                "transactions": one.traces,
+                "longest_ms": one.waited_ns / 1e6,
+            }
+            for one in found.tcp
         ],
     }
 
@@ -105,6 +121,11 @@ def show(listed: Sequence[dict[str, Any]], run: RunFile) -> None:
             print(f"   queues, lowest tier first: {', '.join(_rise(rise) for rise in record['path'])}")
         for one in record["overflowed"]:
             print(f"   overflowed: {one['listener']}, {one['syns_without_answer']} SYNs without an answer")
+        for one in record["tcp"]:
+            print(
+                f"   TCP at {one['listener']}: {one['what']}, {one['events']} times, up to "
+                f"{one['longest_ms']:.0f} ms; {one['transactions']} transactions hit"
+            )
         for one in record["ranking"][:SHOWN] if record["mechanisms"] else ():
             print(f"   {_numbers(one)}")
         if not record["mechanisms"] and record["ruled_out"]:
@@ -113,11 +134,9 @@ def show(listed: Sequence[dict[str, Any]], run: RunFile) -> None:
 
 def _since(record: dict[str, Any]) -> str:
     """When the cause began, against the users' harm."""
-    if record["cause_begin_ns"] is None:
+    if record["cause_begin_ms"] is None:
         return ""
-    at, low, high = (
-        (record[f"cause_begin{which}_ns"] - record["begin_ns"]) / 1e6 for which in ("", "_low", "_high")
-    )
+    at, low, high = record["cause_begin_ms"]
     return f", from {at:+.0f} ms on ({low:+.0f} to {high:+.0f}, by its {record['cause_begin_by']})"
 
 

@@ -28,6 +28,7 @@ TABLE_MEANING = {
     "connection": "one TCP connection",
     "message": "one application message",
     "evidence": "content tokens of messages (stored with --keep-evidence only)",
+    "tcp_event": "what TCP did that may have kept somebody waiting, with times",
     "call": "one request with its response",
     "node": "one server process group that is called as one, or a pure client",
     "link": "a call and the call on whose behalf it was made",
@@ -51,6 +52,7 @@ VIEW_MEANING = {
     "event_call": "one call as a server's own log (event monitor) tells it",
     "v_connection": "connections with texts",
     "v_message": "messages with addresses and texts",
+    "v_tcp_event": "such events with names, addresses and ports",
     "v_call": "calls with addresses, texts and node names",
     "v_link": "one row per call: both ends of its link",
     "v_trace": "transactions with their root call",
@@ -182,6 +184,10 @@ for _name in ("tier", "host", "request_id", "class"):
     COLUMN_MEANING[f"event_call_row.{_name}"] = (_unit, f"id in event_text: {_meaning}")
 for _name in ("arrive_ns", "downstream_send_ns", "downstream_receive_ns", "depart_ns", "status"):
     COLUMN_MEANING[f"event_call_row.{_name}"] = COLUMN_MEANING[f"event_call.{_name}"]
+
+for _contract in TABLES["tcp_events"]:
+    if _contract.name in ("begin_ns", "end_ns", "packets", "bytes"):
+        COLUMN_MEANING[f"v_tcp_event.{_contract.name}"] = (_contract.unit, _contract.meaning)
 
 VIEW_COLUMN = {
     "ts_ns": ("ns", "first byte of the request"),

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from tapscope.analyze.tcp import RETRY_NS, listeners, set_up_ns, syns_sent_again
+from tapscope.analyze.tcp_events import TOUCHED_COLUMNS, WORDS, kept, touched, trace_of_calls
 from tapscope.cli.output import utc
 from tapscope.cli.show import records as show_records
+from tapscope.store.codes import Direction, TcpEventKind
 from tapscope.store.runfile import RunFile
 
 COUNTS = (
@@ -86,12 +88,50 @@ def waits(run: RunFile) -> list[dict[str, Any]]:
     return listed
 
 
+def events(run: RunFile) -> list[dict[str, Any]]:
+    """One record per event of TCP, in order of time, with the transactions whose calls it touched."""
+    connections, addresses = run.read_table("connections"), run.addresses()
+    table, calls = run.read_table("tcp_events"), run.read_table("calls", TOUCHED_COLUMNS)
+    trace_of_call = trace_of_calls(run, len(calls["conn"]))
+    found = touched(table, calls, connections)
+    low, high = (
+        np.searchsorted(found.event, np.arange(len(table["conn"])), side=s) for s in ("left", "right")
+    )
+    listed = []
+    for row in np.argsort(table["begin_ns"], kind="stable").tolist():
+        conn, begin, end = (int(table[name][row]) for name in ("conn", "begin_ns", "end_ns"))
+        hit = found.call[low[row] : high[row]]
+        server, client = (
+            f"{addresses[connections[f'{side}_addr'][conn]]}:{connections[f'{side}_port'][conn]}"
+            for side in ("server", "client")
+        )
+        listed.append(
+            {
+                "begin_ns": begin,
+                "end_ns": end,
+                "waited_ms": (end - begin) / 1e6,
+                "kind": TcpEventKind(table["kind"][row]).name.lower(),
+                "sent_by": "client" if table["direction"][row] == Direction.TO_SERVER else "listener",
+                "listener": server,
+                "client": client,
+                "packets": int(table["packets"][row]),
+                "bytes": int(table["bytes"][row]),
+                "calls": hit.tolist(),
+                "traces": [int(trace) for trace in np.unique(trace_of_call[hit]) if trace >= 0],
+            }
+        )
+    return listed
+
+
+def has_events(run: RunFile) -> bool:
+    """Whether the run keeps events; an older tapscope counted them only."""
+    return kept(run.read_table("tcp_events"), run.read_table("connections"))
+
+
 def _trace_of_first_call(run: RunFile, set_up_ns_at_least: int = 0) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Trace of the first call on each connection; -1 without one, or when setting up took less."""
     calls, connections = run.read_table("calls", ["conn", "arrive_ns"]), run.read_table("connections")
-    member = run.read_table("trace_calls")
-    trace = np.full(len(calls["conn"]), -1, dtype=np.int64)
-    trace[member["call"]] = member["trace"]
+    trace = trace_of_calls(run, len(calls["conn"]))
     if set_up_ns_at_least:
         trace[set_up_ns(calls, connections) < set_up_ns_at_least] = -1
     latest_first = np.argsort(-calls["arrive_ns"], kind="stable")
@@ -135,3 +175,28 @@ def show_waits(listed: Sequence[dict[str, Any]]) -> None:
         "trace": "transaction",
     }
     show_records("SYNs sent again", [one | {"at": utc(one["syn_ns"])} for one in listed], columns)
+
+
+def show_events(listed: Sequence[dict[str, Any]]) -> None:
+    """One line per event."""
+    columns = {
+        "at": "since (UTC)",
+        "waited_ms": "for ms",
+        "what": "what",
+        "sent_by": "sent by",
+        "listener": "listener",
+        "client": "client",
+        "packets": "packets",
+        "bytes": "bytes",
+        "hit": "transactions",
+    }
+    rows = [
+        one
+        | {
+            "at": utc(one["begin_ns"]),
+            "what": WORDS[TcpEventKind[one["kind"].upper()]],
+            "hit": ", ".join(map(str, one["traces"])) or None,
+        }
+        for one in listed
+    ]
+    show_records("What TCP did", rows, columns)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 
+from tapscope.analyze.tcp_events import TOUCHED_COLUMNS, touched
+from tapscope.store.codes import Direction, TcpEventKind
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 
@@ -121,4 +124,23 @@ def trace_tree(run: RunFile, trace: int) -> list[dict[str, Any]]:
         listed.append(call)
         waiting.extend(reversed(children.get(call["call"], [])))
     begin = listed[0]["arrive_ns"]
-    return [call | {"offset_ns": call["arrive_ns"] - begin} for call in listed]
+    met = _tcp_of_calls(run, [call["call"] for call in listed])
+    return [call | {"offset_ns": call["arrive_ns"] - begin, "tcp": met[call["call"]]} for call in listed]
+
+
+def _tcp_of_calls(run: RunFile, rows: list[int]) -> dict[int, list[dict[str, Any]]]:
+    """What TCP did on its connection while each of these calls was under way."""
+    met: dict[int, list[dict[str, Any]]] = {row: [] for row in rows}
+    of_calls = "conn IN (SELECT conn FROM call WHERE id IN (SELECT value FROM json_each(?)))"
+    chosen = (json.dumps(rows),)
+    events = run.read_table("tcp_events", where=of_calls, params=chosen)
+    if not len(events["conn"]):
+        return met
+    calls = run.read_table("calls", ["id", *TOUCHED_COLUMNS], of_calls, chosen)
+    found = touched(events, calls, run.read_table("connections", ["syn_ns", "last_ns"]))
+    for event, call in zip(found.event.tolist(), calls["id"][found.call].tolist(), strict=True):
+        if call in met:
+            kind, direction = TcpEventKind(events["kind"][event]), Direction(events["direction"][event])
+            times = {name: int(events[name][event]) for name in ("begin_ns", "end_ns", "packets", "bytes")}
+            met[call].append({"kind": kind.name.lower(), "direction": direction.name.lower()} | times)
+    return met

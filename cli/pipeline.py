@@ -185,6 +185,7 @@ def store_capture(run: RunFile, captured: CaptureTables, *, keep_evidence: bool 
     run.write_classes(captured.classes, captured.examples)
     run.write_table("connections", captured.connections)
     run.write_table("messages", captured.messages)
+    run.write_table("tcp_events", captured.tcp_events)
     if keep_evidence:
         run.write_table("evidence", captured.evidence)
 

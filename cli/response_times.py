@@ -12,10 +12,12 @@ from tapscope.analyze.calls import CALL_COLUMNS
 from tapscope.analyze.load import window_edges
 from tapscope.analyze.response_time import OMISSION, Histogram, Mode, modes, pit, vlrt
 from tapscope.analyze.symptoms import entry_nodes, transactions
+from tapscope.analyze.tcp_events import touched, trace_of_calls
 from tapscope.cli.listings import node_row
 from tapscope.cli.output import cell, note, utc
 from tapscope.cli.show import records as show_records
 from tapscope.store.runfile import RunFile
+from tapscope.store.tables import Table
 
 ALL = "(all)"
 SHARES = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
@@ -36,21 +38,38 @@ def document(run: RunFile) -> dict[str, Any]:
     if not len(calls["conn"]):
         return found
     took = np.where(calls["depart_ns"] >= 0, calls["depart_ns"] - calls["arrive_ns"], -1)
+    met, met_by_trace = _met_tcp(run, calls, connections)
     for node in np.unique(calls["server_node"]).tolist():
-        found["nodes"].append({"node": names[node]} | _distribution(took[calls["server_node"] == node]))
+        here = calls["server_node"] == node
+        found["nodes"].append({"node": names[node]} | _distribution(took[here], met[here]))
     seen = transactions(calls, connections, entry_nodes(run.read_table("nodes"), calls))
     waited = seen.end_ns - seen.begin_ns
+    met = met_by_trace[seen.rows]
     node, class_id = calls["server_node"][seen.rows], calls["class_id"][seen.rows]
     for one in np.unique(node).tolist():
-        found["entries"].append({"node": names[one], "class": ALL} | _distribution(waited[node == one]))
+        here = node == one
+        found["entries"].append({"node": names[one], "class": ALL} | _distribution(waited[here], met[here]))
     pairs = np.stack([node, class_id], axis=1)
     kinds, which = np.unique(pairs, axis=0, return_inverse=True)
     for kind, rows in enumerate(_groups(which.ravel(), len(kinds))):
         of_node, of_class = (int(value) for value in kinds[kind])
         text = classes[of_class][1] if of_class >= 0 else "(no class)"
-        found["transactions"].append({"node": names[of_node], "class": text} | _distribution(waited[rows]))
+        found["transactions"].append(
+            {"node": names[of_node], "class": text} | _distribution(waited[rows], met[rows])
+        )
     found["transactions"].sort(key=lambda record: -record["count"])
     return found
+
+
+def _met_tcp(run: RunFile, calls: Table, connections: Table) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which calls TCP kept waiting or broke, and which are of a transaction of which it did one."""
+    met = np.zeros(len(calls["conn"]), dtype=np.bool_)
+    events = run.read_table("tcp_events")
+    if not len(events["conn"]):
+        return met, met
+    met[touched(events, calls, connections).call] = True
+    trace = trace_of_calls(run, len(met))
+    return met, met | np.isin(trace, trace[met & (trace >= 0)])
 
 
 def _groups(which: NDArray[np.int64], count: int) -> Iterator[Int]:
@@ -59,8 +78,9 @@ def _groups(which: NDArray[np.int64], count: int) -> Iterator[Int]:
     yield from np.split(order, np.searchsorted(which[order], np.arange(1, count)))
 
 
-def _distribution(took_ns: Int) -> dict[str, Any]:
-    """Counts, percentiles (ms) and modes of response times; those below zero were not observed."""
+def _distribution(took_ns: Int, met_tcp: NDArray[np.bool_]) -> dict[str, Any]:
+    """Counts, percentiles (ms) and modes of response times; those below zero were not observed. `met_tcp`:
+    which of them met an event of TCP (`tapscope listeners --events`)."""
     known = took_ns[took_ns >= 0]
     late, threshold = vlrt(known)
     histogram = Histogram()
@@ -75,6 +95,8 @@ def _distribution(took_ns: Int) -> dict[str, Any]:
         "max_ms": longest / 1e6,
         "vlrt": int(late.sum()),
         "vlrt_from_ms": threshold / 1e6,
+        "tcp": int(met_tcp.sum()),
+        "vlrt_tcp": int((late & met_tcp[took_ns >= 0]).sum()),
         "modes": [_mode(one) for one in modes(known)],
     }
 
@@ -121,7 +143,19 @@ def point_in_time(
 
 def rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
     """The records of a document as one flat table; the modes in words, nodes without a class."""
-    keys = ["node", "class", "count", "unanswered", "mean_ms", *SHARES, "max_ms", "vlrt", "vlrt_from_ms"]
+    keys = [
+        "node",
+        "class",
+        "count",
+        "unanswered",
+        "mean_ms",
+        *SHARES,
+        "max_ms",
+        "vlrt",
+        "vlrt_from_ms",
+        "tcp",
+        "vlrt_tcp",
+    ]
     listed = [*found["nodes"], *found["entries"], *found["transactions"]]
     return [*keys, "modes"], [[r.get(key) for key in keys] + [mode_words(r["modes"])] for r in listed]
 
@@ -149,6 +183,8 @@ def show(found: Mapping[str, Any], limit: int) -> None:
         "max_ms": "max ms",
         "vlrt": "VLRT",
         "vlrt_from_ms": "from ms",
+        "vlrt_tcp": "VLRT by TCP",
+        "tcp": "met TCP",
     }
     of_nodes = {key: title for key, title in columns.items() if key != "class"}
     show_records("Response times per node", found["nodes"], of_nodes | {"unanswered": "unanswered"})

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tapscope.analyze.tcp_events import WORDS, sender
 from tapscope.cli.output import note, print_json, print_table, utc
+from tapscope.store.codes import Direction, TcpEventKind
 
 NODE_COLUMNS = {
     "node": "node",
@@ -234,6 +236,8 @@ def tree(listed: Sequence[Mapping[str, Any]]) -> None:
         "sure": "probability",
         "what": "call",
     }
+    if any(one["tcp"] for one in listed):
+        columns["tcp_words"] = "what TCP did meanwhile"
     rows = [
         r
         | {
@@ -242,10 +246,20 @@ def tree(listed: Sequence[Mapping[str, Any]]) -> None:
             "inside": _ms(r["intra_node_ns"]),
             "sure": r["probability"],
             "what": "  " * r["depth"] + f"{r['protocol']} {r['class']}",
+            "tcp_words": tcp_words(r["tcp"]),
         }
         for r in map(dict, listed)
     ]
     records("Calls", rows, columns)
+
+
+def tcp_words(met: Sequence[Mapping[str, Any]]) -> str:
+    """What TCP did, in words, in order of time."""
+    return "; ".join(
+        f"{WORDS[TcpEventKind[one['kind'].upper()]]} {sender(Direction[one['direction'].upper()])}"
+        + (f" ({(one['end_ns'] - one['begin_ns']) / 1e6:.1f} ms)" if one["end_ns"] > one["begin_ns"] else "")
+        for one in sorted(met, key=lambda one: (one["begin_ns"], one["end_ns"]))
+    )
 
 
 def _ms(value: float | None) -> float | None:

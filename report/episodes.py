@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.evidence import Logs, node_evidence
-from tapscope.analyze.findings import BEFORE, WINDOW_NS, Finding
+from tapscope.analyze.finding import Finding
+from tapscope.analyze.findings import BEFORE, WINDOW_NS
 from tapscope.analyze.inside import Int
 from tapscope.analyze.load import window_edges
 from tapscope.analyze.metrics import METRICS

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from html import escape
 
 from tapscope.analyze.candidates import Candidate
-from tapscope.analyze.findings import WINDOW_NS, Finding, why_none
+from tapscope.analyze.finding import Finding, why_none
+from tapscope.analyze.findings import WINDOW_NS
 from tapscope.report.episodes import Page
 from tapscope.report.run import Run
 from tapscope.report.sections import table, tile
@@ -78,12 +79,9 @@ def _origin(found: Finding, run: Run) -> str:
 
 def _since(found: Finding) -> str:
     """When the cause began, against the users' harm, in words."""
-    if found.began is None:
+    if found.began_ms is None:
         return ""
-    at, low, high = (
-        (when - found.episode.begin_ns) / 1e6
-        for when in (found.began.at_ns, found.began.low_ns, found.began.high_ns)
-    )
+    at, low, high = found.began_ms
     return f"; the cause from {at:+.0f} ms on ({low:+.0f} to {high:+.0f})"
 
 
@@ -146,6 +144,7 @@ def _article(run: Run, page: Page, total: int, before: int | None, after: int | 
         '<span class="range"></span><button type="button" class="reset">All of it</button>'
         '<span class="cursor"></span></div><div class="strips"></div>'
         f"{scatter}<h3>How the queues rose</h3>{_path(found, run)}{_overflowed(found, run)}"
+        f"{_tcp(found, run)}"
         "<h3>Transactions that it hit</h3>"
         '<div class="scroll hits"></div><div class="waterfall"></div>'
         '<div class="call-detail" role="status"></div>'
@@ -261,6 +260,33 @@ def _overflowed(found: Finding, run: Run) -> str:
         for address, port, number in found.overflowed
     )
     return f"<p>Overflowed: {listed}.</p>"
+
+
+def _tcp(found: Finding, run: Run) -> str:
+    """Table of what TCP did to the calls that were under way."""
+    if not found.tcp:
+        return ""
+    addresses = run.file.addresses()
+    rows = (
+        (
+            escape(f"{addresses[one.server_addr]}:{one.server_port}"),
+            escape(one.words),
+            count(one.events),
+            escape(duration(one.waited_ns)) if one.waited_ns else "–",
+            count(one.calls),
+            count(one.traces),
+        )
+        for one in found.tcp
+    )
+    head = (
+        ("listener", ""),
+        ("what TCP did", ""),
+        ("times", "n"),
+        ("longest wait", "n"),
+        ("calls", "n"),
+        ("transactions", "n"),
+    )
+    return table(head, rows, "", "What TCP did to calls under way")
 
 
 def _together(run: Run, seen: Together | None) -> str:

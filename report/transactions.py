@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.tcp_events import WORDS, sender, touched
 from tapscope.report import encode
 from tapscope.report.run import Columns, Run
+from tapscope.store.codes import TcpEventKind
 
 SLOWEST = 100
 SLICES, PER_SLICE = 60, 5
@@ -184,6 +186,29 @@ def _calls(run: Run, members: Columns, first: NDArray[np.int64]) -> dict[str, An
         "runner_texts": texts,
         "runner": [number[text] for text in runner_texts],
         "queue": _queue_on_arrival(run, call).tolist(),
+        "tcp": _tcp(run, call, zero),
+    }
+
+
+def _tcp(run: Run, call: NDArray[np.int64], zero: NDArray[np.int64]) -> dict[str, Any]:
+    """What TCP did to these calls: for each event that touched one, its place in `call`, from when to when
+    after `zero`, and in words."""
+    events = run.file.read_table("tcp_events")
+    busy = np.zeros(len(run.connections["syn_ns"]), dtype=np.bool_)
+    busy[run.calls["conn"][call]] = True
+    found = touched(events, run.calls, run.connections, np.flatnonzero(busy[events["conn"]]))
+    place = np.full(len(run.calls["conn"]), -1, dtype=np.int64)
+    place[call] = np.arange(len(call))
+    at = place[found.call]
+    event, at = found.event[at >= 0], at[at >= 0]
+    kind, direction = events["kind"][event].tolist(), events["direction"][event].tolist()
+    return {
+        "call": at.tolist(),
+        "begin": encode.column(events["begin_ns"][event] - zero[at]),
+        "end": encode.column(events["end_ns"][event] - zero[at]),
+        "words": [
+            f"{WORDS[TcpEventKind(one)]} {sender(way)}" for one, way in zip(kind, direction, strict=True)
+        ],
     }
 
 

@@ -92,6 +92,19 @@ class CloseHow(IntEnum):
     EVICTED = 4  # dropped by the engine at its memory bound
 
 
+class TcpEventKind(IntEnum):
+    """What TCP did that may have kept somebody waiting."""
+
+    SYN_AGAIN = 1  # nobody had answered the one before
+    SYN_ANSWER_AGAIN = 2
+    RESENT = 3  # data (or a FIN) again, and nobody had asked: a timer
+    RESENT_ASKED = 4  # the receiver had acknowledged twice what it had before
+    RESENT_NEEDLESS = 5  # the receiver had acknowledged all of it
+    RESENT_UNSEEN = 6  # the first sending never came to the tap
+    ZERO_WINDOW = 7  # a full receive buffer, until there was room again
+    RST = 8
+
+
 class TokenKind(IntEnum):
     """What a content token was taken from. `ID_LIKE` is added where the value looks like a propagated id."""
 

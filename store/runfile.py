@@ -32,6 +32,7 @@ SQL_NAME = {
     "connections": "connection",
     "messages": "message",
     "evidence": "evidence",
+    "tcp_events": "tcp_event",
     "calls": "call",
     "nodes": "node",
     "links": "link",

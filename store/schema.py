@@ -25,6 +25,7 @@ CODE_KINDS: dict[str, type[IntEnum]] = {
     "direction": codes.Direction,
     "message_kind": codes.MessageKind,
     "close_how": codes.CloseHow,
+    "tcp_event_kind": codes.TcpEventKind,
     "token_kind": codes.TokenKind,
     "link_kind": codes.LinkKind,
 }

@@ -86,6 +86,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("kind", "uint8", "", "TokenKind, with the ID_LIKE bit"),
         ("hash", "uint64", "", "salted hash of the value"),
     ),
+    "tcp_events": _columns(
+        ("conn", "int32", "", "row of connections"),
+        ("kind", "uint8", "", "TcpEventKind"),
+        ("direction", "uint8", "", "Direction of its packets: to_server are the client's"),
+        ("begin_ns", "int64", "ns", "since when it waits: last packet before one sent again, window closed"),
+        ("end_ns", "int64", "ns", "the packet; of a closed window: open again, or the connection's last"),
+        ("packets", "uint32", "packets", "packets that said so"),
+        ("bytes", "uint32", "bytes", "payload that was sent again"),
+    ),
     "calls": _columns(
         ("conn", "int32", "", "row of connections"),
         ("request", "int64", "", "row of messages"),

@@ -20,7 +20,7 @@ from tapscope.store.codes import (
     Protocol,
     TokenKind,
 )
-from tapscope.store.tables import TABLES, Table, check
+from tapscope.store.tables import TABLES, Table, check, empty
 
 PORTS = (0, 80, 8009, 3306)
 
@@ -86,6 +86,7 @@ def tables(world: World, users: int, lost: set[int]) -> tuple[dict[str, Table], 
         "connections": _connections(call_table, messages, users),
         "messages": messages,
         "evidence": _evidence(calls, request),
+        "tcp_events": empty("tcp_events"),
         "calls": call_table,
         "nodes": _typed(
             "nodes",

@@ -191,7 +191,7 @@ def test_an_unknown_link_type_is_refused(tmp_path: Path) -> None:
 def test_a_capture_without_packets_is_no_error(tmp_path: Path) -> None:
     tables = read(write_pcap(tmp_path / "a.pcap", []))
     assert len(tables.messages["conn"]) == len(tables.connections["protocol"]) == 0
-    for name in ("connections", "messages", "evidence"):
+    for name in ("connections", "messages", "evidence", "tcp_events"):
         check(name, getattr(tables, name))
 
 
@@ -286,7 +286,7 @@ def test_bytes_cut_by_the_snap_length_are_missing_by_name(tmp_path: Path) -> Non
 
 def test_columns_are_views_that_outlive_their_tables(tmp_path: Path) -> None:
     tables = read(write_pcap(tmp_path / "a.pcap", packets()))
-    for name in ("connections", "messages", "evidence"):
+    for name in ("connections", "messages", "evidence", "tcp_events"):
         check(name, getattr(tables, name))
     column = tables.messages["begin_ns"]
     assert not column.flags.owndata
@@ -297,7 +297,15 @@ def test_columns_are_views_that_outlive_their_tables(tmp_path: Path) -> None:
 
 def test_codes_are_those_of_the_store() -> None:
     engine = _native.codes()
-    for name in ("Protocol", "Direction", "MessageKind", "MessageFlag", "CloseHow", "TokenKind"):
+    for name in (
+        "Protocol",
+        "Direction",
+        "MessageKind",
+        "MessageFlag",
+        "CloseHow",
+        "TcpEventKind",
+        "TokenKind",
+    ):
         ours = {item.name: int(item) for item in getattr(codes, name).__members__.values()}
         assert engine[name] == ours, name
     assert engine["Dissected"] == list(codes.DISSECTED)

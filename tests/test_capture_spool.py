@@ -49,7 +49,7 @@ def write(path: Path, spool: spools.Spool, steps) -> None:
 def plain(tables: CaptureTables) -> dict:
     """Everything of the tables, with ids that depend on order put into words."""
     out = {}
-    for name in ("connections", "messages", "evidence"):
+    for name in ("connections", "messages", "evidence", "tcp_events"):
         out[name] = {column.name: getattr(tables, name)[column.name] for column in TABLES[name]}
     for side in ("client_addr", "server_addr"):
         out["connections"][side] = np.array(tables.addresses)[out["connections"][side]]

@@ -25,7 +25,7 @@ PCAPS = [path for path in PCAPS if path.suffix not in (".py", ".md")]
 
 
 def assert_same(one: capture.CaptureTables, several: capture.CaptureTables) -> None:
-    for table in ("connections", "messages", "evidence"):
+    for table in ("connections", "messages", "evidence", "tcp_events"):
         expected, actual = getattr(one, table), getattr(several, table)
         assert list(expected) == list(actual)
         for name, column in expected.items():

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from simulator import APP, DB, NODE_NAMES, WEB, Simulation, simulate
 
-from tapscope.analyze.findings import Finding, findings
+from tapscope.analyze.finding import Finding
+from tapscope.analyze.findings import findings
 from tapscope.report import analysis, episodes, html
 from tapscope.report import findings as words
 from tapscope.report.episodes import Page

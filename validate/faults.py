@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tapscope.analyze.findings import Finding, findings
+from tapscope.analyze.finding import Finding
+from tapscope.analyze.findings import findings
 from tapscope.analyze.onset import FROM_LOG
 from tapscope.hostmon.fuse import manifest_hosts
 from tapscope.store.errors import TapscopeError

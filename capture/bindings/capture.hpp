@@ -87,7 +87,7 @@ public:
     std::size_t rows() {
         const Recorder& recorder = engine_.recorder();
         return recorder.messages.size + recorder.evidence.size + recorder.connections.size +
-               recorder.connections_again.size + recorder.amendments.size;
+               recorder.connections_again.size + recorder.tcp_events.size + recorder.amendments.size;
     }
 
     py::dict drain() {

@@ -8,7 +8,7 @@ namespace {
 
 py::dict codes() {
     const auto number = [](auto value) { return static_cast<unsigned>(value); };
-    py::dict protocol, direction, kind, flag, close, token;
+    py::dict protocol, direction, kind, flag, close, event, token;
     protocol["UNKNOWN"] = number(Protocol::unknown);
     protocol["HTTP"] = number(Protocol::http);
     protocol["AJP"] = number(Protocol::ajp);
@@ -43,6 +43,14 @@ py::dict codes() {
     close["RST"] = number(CloseHow::rst);
     close["REUSED"] = number(CloseHow::reused);
     close["EVICTED"] = number(CloseHow::evicted);
+    event["SYN_AGAIN"] = number(TcpEventKind::syn_again);
+    event["SYN_ANSWER_AGAIN"] = number(TcpEventKind::syn_answer_again);
+    event["RESENT"] = number(TcpEventKind::resent);
+    event["RESENT_ASKED"] = number(TcpEventKind::resent_asked);
+    event["RESENT_NEEDLESS"] = number(TcpEventKind::resent_needless);
+    event["RESENT_UNSEEN"] = number(TcpEventKind::resent_unseen);
+    event["ZERO_WINDOW"] = number(TcpEventKind::zero_window);
+    event["RST"] = number(TcpEventKind::rst);
     token["URI"] = number(TokenKind::uri);
     token["NUMBER"] = number(TokenKind::number);
     token["TEXT"] = number(TokenKind::text);
@@ -55,6 +63,7 @@ py::dict codes() {
     out["MessageKind"] = kind;
     out["MessageFlag"] = flag;
     out["CloseHow"] = close;
+    out["TcpEventKind"] = event;
     out["TokenKind"] = token;
     py::list dissected;
     for (const Protocol known : dissected_protocols()) dissected.append(number(known));

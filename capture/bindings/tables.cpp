@@ -29,6 +29,11 @@ py::dict export_table(const EvidenceColumns& table, const py::capsule& owner) {
     TAPSCOPE_EVIDENCE_COLUMNS(TAPSCOPE_EXPORT)
     return out;
 }
+py::dict export_table(const TcpEventColumns& table, const py::capsule& owner) {
+    py::dict out;
+    TAPSCOPE_TCP_EVENT_COLUMNS(TAPSCOPE_EXPORT)
+    return out;
+}
 py::dict export_table(const AmendmentColumns& table, const py::capsule& owner) {
     py::dict out;
     TAPSCOPE_AMENDMENT_COLUMNS(TAPSCOPE_EXPORT)
@@ -81,6 +86,7 @@ py::dict export_tables(Tables* tables, const py::capsule& owner) {
     out["connections"] = export_table(tables->connections, owner);
     out["messages"] = export_table(tables->messages, owner);
     out["evidence"] = export_table(tables->evidence, owner);
+    out["tcp_events"] = export_table(tables->tcp_events, owner);
     return out;
 }
 

@@ -37,6 +37,18 @@ inline constexpr std::uint32_t truncated = 1, inferred = 2, retransmitted = 4, o
 
 enum class CloseHow : std::uint8_t { open = 0, fin = 1, rst = 2, reused = 3, evicted = 4 };
 
+// What TCP did that may have kept somebody waiting.
+enum class TcpEventKind : std::uint8_t {
+    syn_again = 1,
+    syn_answer_again = 2,
+    resent = 3,
+    resent_asked = 4,
+    resent_needless = 5,
+    resent_unseen = 6,
+    zero_window = 7,
+    rst = 8
+};
+
 enum class TokenKind : std::uint8_t {
     uri = 1,
     number = 2,

@@ -104,6 +104,16 @@ private:
     X(std::uint8_t, kind)            \
     X(std::uint64_t, hash)
 
+// What TCP did that may have kept somebody waiting; in order of end_ns once they are handed over.
+#define TAPSCOPE_TCP_EVENT_COLUMNS(X) \
+    X(std::int32_t, conn)             \
+    X(std::uint8_t, kind)             \
+    X(std::uint8_t, direction)        \
+    X(std::int64_t, begin_ns)         \
+    X(std::int64_t, end_ns)           \
+    X(std::uint32_t, packets)         \
+    X(std::uint32_t, bytes)
+
 // What became of a message after its row was handed over: `change` is applied to one column of it.
 #define TAPSCOPE_AMENDMENT_COLUMNS(X) \
     X(std::int64_t, message)          \
@@ -166,6 +176,7 @@ constexpr bool mostly_zero(std::string_view column) noexcept {
 TAPSCOPE_TABLE(ConnectionColumns, TAPSCOPE_CONNECTION_COLUMNS, 256)
 TAPSCOPE_TABLE(MessageColumns, TAPSCOPE_MESSAGE_COLUMNS, 4096)
 TAPSCOPE_TABLE(EvidenceColumns, TAPSCOPE_EVIDENCE_COLUMNS, 16384)
+TAPSCOPE_TABLE(TcpEventColumns, TAPSCOPE_TCP_EVENT_COLUMNS, 256)
 TAPSCOPE_TABLE(AmendmentColumns, TAPSCOPE_AMENDMENT_COLUMNS, 256)
 
 #undef TAPSCOPE_TABLE
@@ -174,6 +185,9 @@ TAPSCOPE_TABLE(AmendmentColumns, TAPSCOPE_AMENDMENT_COLUMNS, 256)
 #undef TAPSCOPE_TAKE
 #undef TAPSCOPE_MEMBER
 
+// In order of end_ns, and of all other columns: the same order whoever filled the table.
+void sort_by_time(TcpEventColumns& table);
+
 // The rows since the last time they were handed over (Engine::drain), all of them when they never were. A message's id
 // is its number since the start, a connection's likewise; `first_*` are the ids of row 0.
 struct Tables {
@@ -181,7 +195,8 @@ struct Tables {
     std::int64_t first_connection = 0;
     ConnectionColumns connections;
     MessageColumns messages;
-    EvidenceColumns evidence;     // `message` holds ids
+    EvidenceColumns evidence;  // `message` holds ids
+    TcpEventColumns tcp_events;
     AmendmentColumns amendments;  // of messages with smaller ids than `first_message`
     // Rows of connections with smaller ids than `first_connection`, as they are now; the last one of an id counts.
     ConnectionColumns connections_again;

@@ -92,6 +92,7 @@ public:
 #undef TAPSCOPE_GATHER_EVIDENCE
 #undef TAPSCOPE_GATHER_MESSAGES
         run_all(threads_, tasks.size(), [&](std::size_t task) { tasks[task](); });
+        merge_tcp_events();
         for (std::size_t i = 0; i < engines_.size(); ++i) {
             Recorder& r = engines_[i]->recorder();
             // No row is appended from here on: the capacities only have to be true.
@@ -219,6 +220,23 @@ private:
             new_address_[fresh.engine][fresh.row] =
                 merged.index(engines_[fresh.engine]->tracker().addresses().all()[fresh.row]);
         engines_[0]->tracker().addresses() = std::move(merged);
+    }
+
+    // They are few; their order is by time (hand_over).
+    void merge_tcp_events() {
+        TcpEventColumns merged;
+        for (std::size_t engine = 0; engine < engines_.size(); ++engine) {
+            TcpEventColumns from = std::move(engines_[engine]->recorder().tcp_events);
+            for (std::size_t i = 0; i < from.size; ++i) {
+                const std::size_t row = merged.append();
+#define TAPSCOPE_COPY(type, name) merged.name[row] = from.name[i];
+                TAPSCOPE_TCP_EVENT_COLUMNS(TAPSCOPE_COPY)
+#undef TAPSCOPE_COPY
+                const auto conn = static_cast<std::size_t>(from.conn[i]);
+                merged.conn[row] = static_cast<std::int32_t>(new_connection_[engine][conn]);
+            }
+        }
+        engines_[0]->recorder().tcp_events = std::move(merged);
     }
 
     template <class T, class Access>

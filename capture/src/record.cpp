@@ -286,8 +286,22 @@ void Recorder::amend(MessageRef ref, MessageColumn column, Change change, std::i
     amendments.value[row] = value;
 }
 
+void Recorder::tcp_event(std::int64_t connection, TcpEventKind kind, Direction direction,
+                         std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t packets,
+                         std::uint32_t bytes) {
+    const std::size_t row = tcp_events.append();
+    tcp_events.conn[row] = static_cast<std::int32_t>(connection);
+    tcp_events.kind[row] = static_cast<std::uint8_t>(kind);
+    tcp_events.direction[row] = static_cast<std::uint8_t>(direction);
+    tcp_events.begin_ns[row] = begin_ns;
+    tcp_events.end_ns[row] = end_ns;
+    tcp_events.packets[row] = packets;
+    tcp_events.bytes[row] = bytes;
+}
+
 Tables Recorder::hand_over() {
     settle_hashes();
+    sort_by_time(tcp_events);
     Tables out = std::move(static_cast<Tables&>(*this));
     static_cast<Tables&>(*this) = Tables{};
     first_message = out.first_message + out.messages.size;

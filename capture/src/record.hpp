@@ -207,6 +207,8 @@ public:
     void stream_ended(Direction direction, std::uint64_t end);
 
     HashKey key() const noexcept { return key_; }
+    void tcp_event(std::int64_t connection, TcpEventKind kind, Direction direction, std::int64_t begin_ns,
+                   std::int64_t end_ns, std::uint32_t packets, std::uint32_t bytes);
     RowLog::Sizes row_sizes() const noexcept { return {messages.size, evidence.size, connections.size}; }
 
     // Hashes that are still to be written. Call before evidence is read; hand_over does.

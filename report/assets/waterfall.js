@@ -13,6 +13,12 @@ Tapscope.waterfall = (() => {
   const raw = data.calls;
   const times = {};
   for (const name of ["arrive", "request_end", "response_begin", "depart", "intra"]) times[name] = column(raw[name]);
+  const tcp = new Map(); // by call: what TCP did to it
+  const tcpTimes = { begin: column(raw.tcp.begin), end: column(raw.tcp.end) };
+  raw.tcp.call.forEach((call, i) => {
+    const one = { begin: tcpTimes.begin[i], end: tcpTimes.end[i], words: raw.tcp.words[i] };
+    tcp.set(call, [...(tcp.get(call) ?? []), one]);
+  });
   const callsOf = (transaction) => {
     const calls = [];
     for (let i = transaction.first; i < transaction.last; i++) {
@@ -34,6 +40,7 @@ Tapscope.waterfall = (() => {
         runnerProbability: raw.runner_probability[i] / PROBABILITY,
         runner: raw.runner_texts[raw.runner[i]],
         queue: raw.queue[i],
+        tcp: tcp.get(i) ?? [],
         children: [],
         depth: 0,
       });
@@ -103,6 +110,7 @@ Tapscope.waterfall = (() => {
     } else if (call.kind === "unknown") rows.push(["parent", "unknown"]);
     const flags = flagNames(call.flags);
     if (flags.length) rows.push(["flags", flags.join(", ")]);
+    for (const one of call.tcp) rows.push(["TCP", one.end > one.begin ? `${one.words}: ${duration(one.end - one.begin)}` : one.words]);
     return rows;
   };
 
@@ -143,6 +151,11 @@ Tapscope.waterfall = (() => {
       const width = Math.max(0.8, scale.x(until) - scale.x(begin));
       bars.append(element("rect", { class: "intra", x: scale.x(begin), y: y + 7, width, height: ROW - 14 }));
     }
+    for (const one of call.tcp) {
+      const begin = scale.x(Math.min(Math.max(one.begin, 0), scale.end));
+      const width = Math.max(2, scale.x(Math.min(Math.max(one.end, 0), scale.end)) - begin);
+      bars.append(element("rect", { class: "tcp", x: begin, y: y + ROW - 5, width, height: 3 }));
+    }
     node.append(bars);
     const cell = (text, right) => node.append(element("text", { class: "soft", x: right, y: y + 15, "text-anchor": "end" }, text));
     scale.columns.forEach(([, right, value]) => cell(value(call, sure), right));
@@ -169,6 +182,7 @@ Tapscope.waterfall = (() => {
       element("span", {}, sample(bar("intra")), "the node itself (intra-node delay)"),
       element("span", {}, sample(bar("stay")), "waiting for calls it made"),
       element("span", {}, sample(bar("open")), "no response seen"),
+      element("span", {}, sample(bar("tcp", { y: 5, height: 3 })), "TCP waited: sent again, window closed, reset"),
       element("span", {}, sample(bar("intra", { opacity: 0.4 })), "faint: the link is uncertain"));
   };
 

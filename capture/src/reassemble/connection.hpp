@@ -26,6 +26,8 @@ struct alignas(64) Connection {
     bool reset = false, closing = false, finished = false;
     bool queued = false;         // a look at it is due
     bool awaiting_keys = false;  // the same for secrets
+    bool window_closed[2] = {};  // a side announced that its receive buffer is full, and nothing else since
+    std::uint32_t events = 0;    // rows of tcp_events
     Stream stream[2];            // by side of the key
     std::int64_t last_ns = -1;
     std::uint64_t hash = 0;
@@ -47,6 +49,10 @@ struct alignas(64) Connection {
     }
     Direction direction(unsigned side) const noexcept {
         return side == client_side ? Direction::to_server : Direction::to_client;
+    }
+    // The client, or the side that is shown as it: of a connection without payload the lower port is the server's.
+    unsigned shown_client() const noexcept {
+        return client_side != kUnknownSide ? client_side : key.port_a <= key.port_b ? 1 : 0;
     }
     const Address& address(unsigned side) const noexcept { return side == 0 ? key.a : key.b; }
     std::uint16_t port(unsigned side) const noexcept { return side == 0 ? key.port_a : key.port_b; }

@@ -40,6 +40,8 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
             if (is_copy(old, s)) return FlowTable::kNone;
             recent_.remember(s);
             if (!answer) ++old.syn_retransmits;
+            event(old, s.side, answer ? TcpEventKind::syn_answer_again : TcpEventKind::syn_again, old.last_ns,
+                  s.time_ns);
             recorder_.counters.add(answer ? "tcp.syn_ack_retransmission" : "tcp.syn_retransmission", 1,
                                    Unit::packets);
             return index;
@@ -84,6 +86,7 @@ void Tracker::on_reset(Connection& connection, const Segment& s) {
     if (is_copy(connection, s)) return;
     recent_.remember(s);
     recorder_.counters.add("tcp.rst", 1, Unit::packets);
+    event(connection, s.side, TcpEventKind::rst, s.time_ns, s.time_ns);
     if (connection.reset) return;
     connection.reset = true;
     if (connection.closed_ns < 0) connection.closed_ns = s.time_ns;

@@ -196,6 +196,8 @@ void Tracker::finish_connection(std::uint32_t index) {
         end_stream(connection, side, time_ns, !mine.fin_seen);
     }
     if (connection.client_side == kUnknownSide) find_client(connection);
+    for (const unsigned side : {0u, 1u})
+        if (connection.window_closed[side]) window_opened(connection, side, connection.last_ns);
     fill_row(connection);
     connection.finished = true;
     connection.plain = false;
@@ -219,9 +221,7 @@ void Tracker::fill_row(const Connection& connection) {
         row = out.append();
         recorder_.again.push_back(connection.id);
     }
-    // Of a connection without payload, whose client is not known, the lower port is shown as the server's.
-    const unsigned by_port = connection.port(0) <= connection.port(1) ? 1 : 0;
-    const unsigned client = connection.client_side == kUnknownSide ? by_port : connection.client_side;
+    const unsigned client = connection.shown_client();
     const unsigned server = client ^ 1u;
     const Stream& to_server = connection.stream[client];
     const Stream& to_client = connection.stream[server];

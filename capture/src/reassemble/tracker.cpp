@@ -167,15 +167,13 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     }
     Connection& connection = at(index);
     connection.first_ns = std::min(connection.first_ns, s.time_ns);
+    before_ns_ = connection.last_ns;
     connection.last_ns = std::max(connection.last_ns, s.time_ns);
     Stream& mine = connection.stream[s.side];
     Stream& peer = connection.stream[s.side ^ 1];
     mine.packets += mine.packets < UINT32_MAX;
     mine.absent = false;
-    if ((s.flags & (syn | fin | rst | closed_window)) == closed_window && recent_.find(s) == nullptr) {
-        ++mine.zero_windows;
-        recorder_.counters.add("tcp.zero_window", 1, Unit::packets);
-    }
+    if ((s.flags & closed_window) || connection.window_closed[s.side]) note_window(connection, s);
     if (!mine.based) mine.base_provisionally(s.seq);
     const std::uint64_t acked_before = peer.acked;
     if (s.flags & ack) note_ack(peer, s.ack);
@@ -206,7 +204,7 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
                 if (connection.close_how == CloseHow::open) connection.close_how = CloseHow::fin;
                 if (s.length() == 0) recent_.remember(s);
             } else if (s.length() == 0) {
-                repeated(connection, s);
+                repeated(connection, s, mine.fin_at + 1);
             }
         }
     }
@@ -293,28 +291,6 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     }
 }
 
-// A segment with new bytes behind which others, or the FIN, were there already. Soon after those it was out of order;
-// later it was sent again, and the tap did not see it the first time. tshark draws the line in the same place: at the
-// round trip time of the handshake, or 3 ms.
-void Tracker::count_late(Connection& connection, const Segment& s, std::int64_t newest_ns) {
-    constexpr std::int64_t kUnknownRoundTrip_ns = 3'000'000;
-    const bool timed = connection.syn_ns >= 0 && connection.established_ns > connection.syn_ns;
-    const std::int64_t soon_ns = timed ? connection.established_ns - connection.syn_ns : kUnknownRoundTrip_ns;
-    if (s.time_ns - newest_ns < soon_ns) return recorder_.counters.add("tcp.out_of_order", 1, Unit::packets);
-    ++connection.stream[s.side].retransmits;
-    recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
-    recorder_.counters.add("tcp.retransmission_of_unseen", 1, Unit::packets);
-}
-
-// A segment that came before: true for a retransmission, false for a copy made by the mirror. Counts either.
-bool Tracker::repeated(Connection& connection, const Segment& s) {
-    if (is_copy(connection, s)) return false;
-    ++connection.stream[s.side].retransmits;
-    recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
-    recent_.remember(s);
-    return true;
-}
-
 // Bytes that are already there, `captured` of them in this packet: a copy made by the mirror, a keep-alive probe, or a
 // retransmission.
 void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t begin, std::uint64_t end,
@@ -325,7 +301,7 @@ void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t 
         recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
         return discard("discarded.keep_alive", captured);
     }
-    if (!repeated(connection, s)) return discard("discarded.mirror_copy", captured);
+    if (!repeated(connection, s, end)) return discard("discarded.mirror_copy", captured);
     discard("discarded.retransmission", captured);
     if (mine.held) mine.held->retransmitted(begin, end, s.time_ns);
     if (connection.conversation)
@@ -434,7 +410,8 @@ void Tracker::settle(Connection& connection, std::uint32_t index) {
     const Stream& b = connection.stream[1];
     connection.plain = a.anchored && b.anchored && !a.has_held() && !b.has_held() && !a.fin_seen &&
                        !b.fin_seen && !connection.reset && a.packets > 0 && b.packets > 0 &&
-                       !awaits_keys(connection) &&
+                       !awaits_keys(connection) && !connection.window_closed[0] &&
+                       !connection.window_closed[1] &&
                        (!connection.syn_ack_seen || connection.established_ns >= 0);
     if (connection.plain && connection.conversation)
         for (const unsigned side : {0u, 1u})

@@ -145,6 +145,7 @@ private:
     static constexpr unsigned kDescribedAlone = 8;   // times that a connection without a known protocol is
     static constexpr unsigned kDescribeRounds = 60;  // within so many times every open connection is
     static constexpr std::size_t kMaxListeners = 64 * 1024;
+    static constexpr std::uint32_t kMaxEvents = 10'000;  // rows of tcp_events of one connection
     static constexpr std::size_t kMaxAwaitingKeys = 16 * 1024;
 
     Connection& at(std::uint32_t index) noexcept { return (*pool_[index / kChunk])[index % kChunk]; }
@@ -167,14 +168,12 @@ private:
     // tracker.cpp: ordered delivery
     void slow_path(std::uint32_t index, const Segment& segment);
     void payload(Connection& connection, const Segment& segment);
-    bool repeated(Connection& connection, const Segment& segment);
     void old_bytes(Connection& connection, const Segment& segment, std::uint64_t begin, std::uint64_t end,
                    std::uint64_t captured);
     // Payload that goes into no stream. Invariant: the payload captured is what streams have seen plus "discarded.*".
     void discard(const char* why, std::uint64_t bytes) {
         if (bytes > 0) recorder_.counters.add(why, bytes, Unit::bytes);
     }
-    void count_late(Connection& connection, const Segment& segment, std::int64_t newest_ns);
     void note_ack(Stream& acknowledged, std::uint32_t ack);
     void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
                  std::int64_t time_ns, std::uint32_t ack, bool has_ack);
@@ -184,6 +183,14 @@ private:
     void deliver_front(Connection& connection, unsigned side);
     void end_stream(Connection& connection, unsigned side, std::int64_t time_ns, bool aborted);
     void settle(Connection& connection, std::uint32_t index);
+
+    // tcp_events.cpp: what kept somebody waiting
+    void event(Connection& connection, unsigned side, TcpEventKind kind, std::int64_t begin_ns,
+               std::int64_t end_ns, std::uint32_t packets = 1, std::uint32_t bytes = 0);
+    void note_window(Connection& connection, const Segment& segment);
+    void window_opened(Connection& connection, unsigned side, std::int64_t time_ns);
+    bool repeated(Connection& connection, const Segment& segment, std::uint64_t end);
+    void count_late(Connection& connection, const Segment& segment, std::int64_t newest_ns);
 
     // copies.cpp: copies made by mirrors, and tap points with addresses of their own
     bool is_copy(Connection& connection, const Segment& segment);  // counts it
@@ -225,6 +232,12 @@ private:
     std::vector<std::uint32_t> free_;
     std::uint32_t pool_used_ = 0;
     RecentSegments recent_;
+    struct ClosedWindow {
+        std::int64_t since_ns;
+        std::uint32_t packets;
+    };
+    std::unordered_map<std::uint64_t, ClosedWindow> closed_windows_;  // by connection's id and side
+    std::int64_t before_ns_ = -1;  // of the segment that is looked at: the connection's last packet before it
     std::uint32_t own_spaces_ = 0;            // connections tracked whose key has a space
     std::deque<Due> due_;                     // connections to look at, in order of time
     std::vector<Due> round_;                  // those of them that are looked at now
