@@ -26,8 +26,9 @@ constexpr float kReach = 8.0f;       // nats: see nearness.hpp
 constexpr float kFirstReach[] = {3.0f, 6.0f};
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say. The single best assignment wants most of what they say;
-// how sure it is wants much less.
-constexpr float kTemperToDecide = 0.7f, kTemperToDoubt = 0.3f;
+// how sure it is wants much less. Of what the order of idle connections says, half is often that of the one other
+// that would change places, which says it again: that makes nobody surer.
+constexpr Temper kToDecide{0.7f, 1.0f}, kToDoubt{0.3f, 0.6f};
 constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
 constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
 // What is left of all evidence where chains are scattered for another attempt: enough to keep what is plain.
@@ -60,7 +61,7 @@ public:
 
     Assignment run(const Problem& stretch, const std::vector<float>& idle) {
         problem_ = stretch;
-        model_.temper_gaps(kTemperToDecide);
+        model_.temper(kToDecide);
         find_candidates(problem_, candidates_);
         lent_.find(problem_);
         if (lent_.once()) lent_.keep_whole(problem_, candidates_);
@@ -133,9 +134,9 @@ private:
     // only the past: so at first they count for little.
     void set_out() {
         forward();
-        model_.temper_gaps(kTemperToDoubt);
+        model_.temper(kToDoubt);
         climb(2);
-        model_.temper_gaps(kTemperToDecide);
+        model_.temper(kToDecide);
     }
 
     // Where no pair of parents can gain, four may: what each of them lacks is with the next one. So the chains are
@@ -159,11 +160,16 @@ private:
         if (pieces_.gain() > 0) climb(options_.max_sweeps);
     }
 
+    // Who waits and what lies idle is told anew, by the assignment as it is now.
+    void rank() {
+        model_.rank(chains_.parent_of());
+        chains_.forget();
+        nearness_.forget_starts();
+    }
+
     void place() {
         set_out();
-        model_.rank(chains_.parent_of());
-        nearness_.forget_starts();
-        chains_.forget();
+        rank();
         climb(options_.max_sweeps);
         find_live_pairs();
         for (int round = 0; round < kBurnIn && !stop_; ++round) draw();
@@ -187,10 +193,12 @@ private:
     // from there.
     std::vector<std::uint16_t> decide() {
         climb(options_.max_sweeps);
+        rank();
+        climb(options_.max_sweeps);
         for (int round = 0; round < kAttempts; ++round) attempt([&] { scatter(); });
         std::vector<std::uint16_t> drawn(candidates_.parent.size(), 0);
         const auto best = chains_.parent_of();
-        model_.temper_gaps(kTemperToDoubt);
+        model_.temper(kToDoubt);
         find_live_pairs();
         moving_.assign(best.size(), 0);
         std::vector<std::int32_t> moving;  // children of some live pair: among these parents they stay
@@ -259,12 +267,12 @@ private:
             bool improved = adopt_or_leave();
             for (const auto& [p, q] : nearness_.pairs()) {
                 if (stop_) break;
-                if (!chains_.ask(p, q, model_.gap_temper())) continue;
+                if (!chains_.ask(p, q, model_.temper().gaps)) continue;
                 if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
                 if (split_.best() < kGainWorthTaking) continue;
                 improved = true;
                 chains_.take(p, q, split_);
-                chains_.ask(p, q, model_.gap_temper());  // in its new, best state
+                chains_.ask(p, q, model_.temper().gaps);  // in its new, best state
             }
             if (!improved && !exchange_chains()) break;
         }

@@ -13,6 +13,7 @@ void Model::bind_waits() {
     std::vector<std::int32_t> before;
     for (const auto& child : child_) before.push_back(child.before_on_conn);
     hand_over_.bind(before);
+    idle_order_.bind(before);
     pool_wait_.bind(before);
 }
 

@@ -33,11 +33,7 @@ void HandOver::estimate(const Problem& problem, const Candidates& candidates,
                         const std::vector<std::int32_t>& parent_of, double keep) {
     const auto& parents = problem.parents;
     const auto& children = problem.children;
-    for (auto* counts : {&chosen_, &possible_}) {
-        for (auto& row : *counts) {
-            for (double& x : row) x *= keep;
-        }
-    }
+    for (auto& habit : habit_) habit.fade(keep);
     std::vector<std::int32_t> latest(parents.size(), kNone);
     for (std::size_t c = 0; c < parent_of.size(); ++c) {
         const auto p = parent_of[c];
@@ -53,22 +49,11 @@ void HandOver::estimate(const Problem& problem, const Candidates& candidates,
         for (const auto q : candidates.of(static_cast<std::size_t>(c))) {
             if (!parents.answered[q]) continue;
             const auto [group, bin] = place(problem, q, c);
-            possible_[group][bin] += 1;
-            if (q == static_cast<std::int32_t>(p)) chosen_[group][bin] += 1;
+            habit_[group].possible[bin] += 1;
+            if (q == static_cast<std::int32_t>(p)) habit_[group].chosen[bin] += 1;
         }
     }
-    for (int g = 0; g < kGroups; ++g) {
-        double all_chosen = 0, all_possible = 0;
-        for (int b = 0; b < kBins; ++b) {
-            all_chosen += chosen_[g][b];
-            all_possible += possible_[g][b];
-        }
-        for (int b = 0; b < kBins; ++b) {
-            const double at_large = (possible_[g][b] + 1.0) / (all_possible + kBins);
-            const double of_pairs = (chosen_[g][b] + kPrior * at_large) / (all_chosen + kPrior);
-            ratio_[g][b] = std::clamp(static_cast<float>(std::log(of_pairs / at_large)), -kMost, kMost);
-        }
-    }
+    for (int g = 0; g < kGroups; ++g) ratio_[g] = habit_[g].ratios(kPrior, kMost);
     learned_ = true;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gaps.hpp"
+#include "habit.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
@@ -41,7 +42,7 @@ private:
     static constexpr int kSide =
         kGapBins / 2;  // half octaves, of the next use after the answer and before it
     static constexpr int kBins = 2 * kSide;
-    using Counts = std::array<std::array<double, kBins>, kGroups>;
+    using Distant = Habit<kBins>;
     struct Place {
         int group, bin;
     };
@@ -49,8 +50,8 @@ private:
 
     bool learned_ = false;
     std::vector<std::int32_t> next_on_conn_;  // by child
-    Counts chosen_{}, possible_{};
-    std::array<std::array<float, kBins>, kGroups> ratio_{};
+    std::array<Distant, kGroups> habit_{};
+    std::array<Distant::Ratios, kGroups> ratio_{};
 };
 
 }  // namespace tapscope::match

@@ -241,6 +241,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
     hand_over_.estimate(problem_, candidates_, parent_of, keep);
+    idle_order_.estimate(problem_, candidates_, parent_of, keep);
     learned_ = true;
     forget_cells();
     if (fan_out_.any()) learn_begins(parent_of);

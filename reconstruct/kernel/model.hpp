@@ -25,6 +25,7 @@
 #include "fan_out.hpp"
 #include "gaps.hpp"
 #include "hand_over.hpp"
+#include "idle_order.hpp"
 #include "key_map.hpp"
 #include "order.hpp"
 #include "pool_wait.hpp"
@@ -35,6 +36,12 @@ namespace tapscope::match {
 
 inline constexpr std::int32_t kEnd = -1;     // as next child
 inline constexpr float kNegligible = 20.0f;  // nats; less than what a float of a score can show
+
+// How much evidence counts whose parts are not independent, 0 to 1.
+struct Temper {
+    float gaps = 1.0f;        // the log density of a gap
+    float idle_order = 1.0f;  // idle_order.hpp
+};
 
 class Model {
 public:
@@ -56,22 +63,25 @@ public:
     void estimate(const std::vector<std::int32_t>& parent_of, double keep = 0.0);
 
     // Ranks waiting parents by an assignment of the present rows: see StartOrder.
-    void rank(const std::vector<std::int32_t>& parent_of) { order_.rank(problem_, parent_of); }
+    void rank(const std::vector<std::int32_t>& parent_of) {
+        order_.rank(problem_, parent_of);
+        idle_order_.rank(problem_, parent_of);
+    }
 
     // Decides by an assignment of the present rows which clock tells the gaps best: see WorkClock. Returns whether it is
     // another one than before; then an estimate must follow.
     bool choose_clock(const std::vector<std::int32_t>& parent_of);
 
-    // How much the log density of a gap counts from now on, 0 to 1.
-    void temper_gaps(float temper) noexcept { gap_temper_ = temper; }
-    float gap_temper() const noexcept { return gap_temper_; }
+    // How much the evidence counts from now on.
+    void temper(const Temper& temper) noexcept { temper_ = temper; }
+    const Temper& temper() const noexcept { return temper_; }
 
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
     // The content of `next` is not in it.
     float step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
         if (plain(p, previous, next)) {
             const auto parts = plain_parts(p, previous, next);
-            return parts.rest + gap_temper_ * parts.gap;
+            return parts.rest + temper_.gaps * parts.gap;
         }
         return step(p, Tip{previous, previous, 0}, next);
     }
@@ -91,7 +101,7 @@ public:
         return plain(p, tip.latest, next) ? plain_parts(p, tip.latest, next) : any_parts(p, tip, next);
     }
     float tempered(const Parts& parts) const noexcept {
-        const float work = gap_temper_ * parts.gap, wait = parts.wait + gap_temper_ * parts.wait_gap;
+        const float work = temper_.gaps * parts.gap, wait = parts.wait + temper_.gaps * parts.wait_gap;
         if (wait < work - kNegligible) return parts.rest + work;
         return parts.rest + std::max(work, wait) + std::log1p(std::exp(-std::abs(work - wait)));
     }
@@ -216,7 +226,7 @@ private:
     Affinity affinity_;
     bool learned_ = false;
     bool lent_once_ = false;
-    float gap_temper_ = 1.0f;
+    Temper temper_;
 
     // What a step asks of either row, side by side: it is asked for in no order.
     struct ParentRow {
@@ -261,6 +271,7 @@ private:
     double span_ns_ = 0;                  // of the time in which they came
     StartOrder order_;
     HandOver hand_over_;
+    IdleOrder idle_order_;
     PoolWait pool_wait_;
     WorkClock work_clock_;
     std::vector<float> orphan_;  // by child class

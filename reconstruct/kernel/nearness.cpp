@@ -80,10 +80,10 @@ void Nearness::look(std::size_t child, std::int32_t own, float width) {
 
 void Nearness::find(const Chains& chains, float width) {
     const bool fresh = refresh(chains);
-    const bool whole = width != width_ || model_.gap_temper() != temper_;
+    const bool whole = width != width_ || model_.temper().gaps != temper_;
     if (!fresh && !whole) return;
     width_ = width;
-    temper_ = model_.gap_temper();
+    temper_ = model_.temper().gaps;
     const auto& parent_of = chains.parent_of();
     std::swap(near_, near_before_);
     near_.clear();

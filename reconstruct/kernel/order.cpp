@@ -46,11 +46,7 @@ void StartOrder::estimate(const Problem& problem, const Candidates& candidates,
     const auto& parents = problem.parents;
     const auto& children = problem.children;
     rank(problem, parent_of);
-    for (auto* counts : {&chosen_, &possible_}) {
-        for (auto& row : *counts) {
-            for (double& x : row) x *= keep;
-        }
-    }
+    for (auto& habit : habit_) habit.fade(keep);
     for (std::size_t p = 0; p < parents.size(); ++p) {
         if (first_[p] == kNone) continue;
         const auto c = static_cast<std::size_t>(first_[p]);
@@ -59,22 +55,11 @@ void StartOrder::estimate(const Problem& problem, const Candidates& candidates,
             const Time gap = std::max<Time>(children.begin[c] - parents.request_end[q], 0);
             const int group = gap_bin(gap) / kBinsPerGroup;
             const int where = bucket(start_rank_[c] - arrival_rank_[q]);
-            possible_[group][where] += 1;
-            if (q == static_cast<std::int32_t>(p)) chosen_[group][where] += 1;
+            habit_[group].possible[where] += 1;
+            if (q == static_cast<std::int32_t>(p)) habit_[group].chosen[where] += 1;
         }
     }
-    for (int g = 0; g < kGroups; ++g) {
-        double all_chosen = 0, all_possible = 0;
-        for (int b = 0; b < kBuckets; ++b) {
-            all_chosen += chosen_[g][b];
-            all_possible += possible_[g][b];
-        }
-        for (int b = 0; b < kBuckets; ++b) {
-            const double at_large = (possible_[g][b] + 1.0) / (all_possible + kBuckets);
-            const double of_pairs = (chosen_[g][b] + kPrior * at_large) / (all_chosen + kPrior);
-            ratio_[g][b] = std::clamp(static_cast<float>(std::log(of_pairs / at_large)), -kMost, kMost);
-        }
-    }
+    for (int g = 0; g < kGroups; ++g) ratio_[g] = habit_[g].ratios(kPrior, kMost);
 }
 
 }  // namespace tapscope::match

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gaps.hpp"
+#include "habit.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
@@ -43,15 +44,14 @@ public:
 private:
     static constexpr int kBinsPerGroup = 8;  // gap bins that share their ratios: two octaves
     static constexpr int kGroups = kGapBins / kBinsPerGroup;
-    using Row = std::array<float, kBuckets>;
-    using Counts = std::array<std::array<double, kBuckets>, kGroups>;
+    using Displaced = Habit<kBuckets>;
 
     static int bucket(std::int32_t displacement) noexcept;
 
     std::vector<std::int32_t> arrival_rank_, start_rank_;  // by parent, by child
     std::vector<std::int32_t> first_;                      // first child of each parent, as ranked
-    Counts chosen_{}, possible_{};
-    std::array<Row, kGroups> ratio_{};
+    std::array<Displaced, kGroups> habit_{};
+    std::array<Displaced::Ratios, kGroups> ratio_{};
 };
 
 }  // namespace tapscope::match

@@ -107,7 +107,9 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
         out.gap = density(c, parallel)[gap_bin(gap)] + log_speed;
     }
     if (next == kEnd) {
-        if (previous != kStart) out.rest += hand_over_.evidence(problem_, p, previous);
+        if (previous == kStart) return out;
+        out.rest += hand_over_.evidence(problem_, p, previous) +
+                    temper_.idle_order * idle_order_.evidence(problem_, p, previous);
         return out;
     }
     if (previous == kStart) add_wait(p, next, wall, from_arrival, out);
