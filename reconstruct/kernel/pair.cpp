@@ -10,7 +10,7 @@ namespace {
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kMaxSplit = 600;  // children of one pair; beyond it the pair keeps what it has
 // Nats. Two states that follow the same child differ in one later step at most before they meet again.
-constexpr float kFar = 40.0f;
+constexpr float kFar = 25.0f;
 
 }  // namespace
 
@@ -25,25 +25,42 @@ bool PairSplit::load(std::int32_t p, std::int32_t q, const std::vector<std::int3
     }
     child_.resize(n);
     held_by_.resize(n);
-    bool movable = false;
     for (auto& content : content_) content.resize(n);
+    lo_ = n;
+    hi_ = 0;
     for (std::size_t i = 0, a = 0, b = 0; i < n; ++i) {
         const bool from_q = a == of_p.size() || (b < of_q.size() && of_q[b] < of_p[a]);
         const auto c = child_[i] = from_q ? of_q[b++] : of_p[a++];
         held_by_[i] = from_q;
-        for (int side = 0; side < 2; ++side) {
-            if (parent_[side] == kNobody) {
-                content_[side][i] = static_cast<std::size_t>(c) < problem_.decided() ? kImpossible : 0.0f;
-                continue;
-            }
-            const auto where = candidates_.find(c, parent_[side]);
-            content_[side][i] = where < 0 ? kImpossible : weight_ * candidates_.content[where];
-        }
-        movable = movable || (content_[0][i] > kImpossible && content_[1][i] > kImpossible);
+        // What a child that must stay adds to one split, it adds to all.
+        content_[from_q][i] = 0.0f;
+        const float moved = content_[!from_q][i] = content_of(c, parent_[!from_q]);
+        if (moved == kImpossible) continue;
+        content_[from_q][i] = content_of(c, parent_[from_q]);
+        lo_ = std::min(lo_, i);
+        hi_ = i + 1;
     }
+    if (lo_ == n) return false;
+    before_[0] = before_[1] = kStart;
+    after_[0] = after_[1] = kEnd;
+    for (std::size_t i = 0; i < lo_; ++i) before_[held_by_[i]] = child_[i];
+    for (std::size_t i = n; i-- > hi_;) after_[held_by_[i]] = child_[i];
     listed_ = false;
     for (const auto parent : parent_) listed_ = listed_ || (parent >= 0 && model_.fans_out(parent));
-    return movable;
+    return true;
+}
+
+float PairSplit::content_of(std::int32_t c, std::int32_t p) const {
+    const auto i = static_cast<std::size_t>(c);
+    if (p == kNobody) return i < problem_.decided() ? kImpossible : 0.0f;
+    // Most children of long chains were made while the other parent was not there.
+    const auto at = static_cast<std::size_t>(p);
+    if (problem_.parents.arrive[at] > problem_.children.begin[i] + kSlack ||
+        problem_.parents.depart[at] + kSlack < problem_.children.response_begin[i]) {
+        return kImpossible;
+    }
+    const auto where = candidates_.find(i, p);
+    return where < 0 ? kImpossible : weight_ * candidates_.content[static_cast<std::size_t>(where)];
 }
 
 void PairSplit::build_lattice() {
@@ -60,7 +77,7 @@ float PairSplit::step(int side, std::int32_t previous, std::int32_t next) const 
 
 float PairSplit::finish(int side, std::int32_t last) const {
     const auto p = parent_[side];
-    return p == kNobody ? 0.0f : weight_ * model_.step(p, last, kEnd);
+    return p == kNobody ? 0.0f : weight_ * model_.step(p, last, after_[side]);
 }
 
 void PairSplit::follow(bool sums) {
@@ -68,16 +85,17 @@ void PairSplit::follow(bool sums) {
     layers_.clear();
     states_.clear();
     switch_weight_.clear();
-    loaded_end_[0] = loaded_end_[1] = 0;
+    loaded_end_[0] = loaded_end_[1] = lo_;
     for (int x = 0; x < 2; ++x) {
         alive_[x].clear();
         came_from_[x].assign(n, 0);
-        const float first =
-            content_[x][0] > kImpossible ? step(x, kStart, child_[0]) + content_[x][0] : kImpossible;
-        if (first > kImpossible) alive_[x].push_back({0, first, 0});
-        if (held_by_[0] == x) loaded_score_ = first;
+        const float first = content_[x][lo_] > kImpossible
+                                ? step(x, before_[x], child_[lo_]) + content_[x][lo_]
+                                : kImpossible;
+        if (first > kImpossible) alive_[x].push_back({lo_, first, 0});
+        if (held_by_[lo_] == x) loaded_score_ = first;
     }
-    loaded_end_[held_by_[0]] = 1;
+    loaded_end_[held_by_[lo_]] = lo_ + 1;
     top_ = kImpossible;
     for (const auto& alive : alive_) {
         for (const auto& state : alive) top_ = std::max(top_, state.score);
@@ -85,10 +103,10 @@ void PairSplit::follow(bool sums) {
     for (auto& alive : alive_) {
         for (auto& state : alive) state.forward = std::exp(state.score - top_);
     }
-    for (std::size_t i = 0; i < n; ++i) {
-        if (i > 0) extend(i, sums);
+    for (std::size_t i = lo_; i < hi_; ++i) {
+        if (i > lo_) extend(i, sums);
         if (!sums) continue;
-        if (i == 0) layers_.emplace_back();
+        if (i == lo_) layers_.emplace_back();
         for (int x = 0; x < 2; ++x) {
             layers_.back().begin[x] = states_.size();
             states_.insert(states_.end(), alive_[x].begin(), alive_[x].end());
@@ -106,7 +124,7 @@ void PairSplit::extend(std::size_t i, bool sums) {
         gain_[x].clear();
         if (content_[x][i] == kImpossible) continue;
         for (const auto& other : alive_[1 - x]) {  // c goes to x, the child before it went to the other
-            const float gain = step(x, at(other.j), c) + content_[x][i];
+            const float gain = step(x, at(x, other.j), c) + content_[x][i];
             gain_[x].push_back(gain);
             if (other.score + gain <= switched[x]) continue;
             switched[x] = other.score + gain;
@@ -161,7 +179,7 @@ void PairSplit::follow_loaded(std::size_t i, const float* stay) {
         loaded_score_ += gain_[x][k];
         return;
     }
-    loaded_score_ += step(x, at(j), child_[i]) + content_[x][i];
+    loaded_score_ += step(x, at(x, j), child_[i]) + content_[x][i];
 }
 
 void PairSplit::finish_sums() {
@@ -171,7 +189,7 @@ void PairSplit::finish_sums() {
     float top = kImpossible;
     for (int x = 0; x < 2; ++x) {
         for (auto s = last.begin[x]; s < last.end[x]; ++s) {
-            scores.push_back(finish(x, child_.back()) + finish(1 - x, at(states_[s].j)));
+            scores.push_back(finish(x, child_[hi_ - 1]) + finish(1 - x, at(1 - x, states_[s].j)));
             top = std::max(top, scores.back());
         }
     }
@@ -185,26 +203,25 @@ float PairSplit::best() {
         return lattice_.best(side_);
     }
     follow(false);
-    const std::size_t n = child_.size();
     float top = kImpossible;
     int x = 0;
     std::size_t j = 0;
     for (int side = 0; side < 2; ++side) {
         if (alive_[side].empty()) continue;
-        const float own = finish(side, child_[n - 1]);
+        const float own = finish(side, child_[hi_ - 1]);
         for (const auto& state : alive_[side]) {
-            const float score = state.score + own + finish(1 - side, at(state.j));
+            const float score = state.score + own + finish(1 - side, at(1 - side, state.j));
             if (score > top) top = score, x = side, j = state.j;
         }
     }
-    side_.assign(n, 0);
-    for (std::size_t i = n; i > 0;) {  // children j+1 .. i (1-based) are in x
+    side_ = held_by_;
+    for (std::size_t i = hi_; i > lo_;) {  // children j+1 .. i (1-based) are in x
         while (i > j) side_[--i] = static_cast<std::uint8_t>(x);
-        if (i == 0) break;
+        if (i == lo_) break;
         j = came_from_[x][i];
         x = 1 - x;
     }
-    return top - (loaded_score_ + finish(0, at(loaded_end_[0])) + finish(1, at(loaded_end_[1])));
+    return top - (loaded_score_ + finish(0, at(0, loaded_end_[0])) + finish(1, at(1, loaded_end_[1])));
 }
 
 void PairSplit::marginals(std::vector<double>& belongs_to_q) {
@@ -214,27 +231,26 @@ void PairSplit::marginals(std::vector<double>& belongs_to_q) {
         return;
     }
     follow(true);
-    const std::size_t n = child_.size();
-    belongs_to_q.assign(n, 0.0);
+    belongs_to_q.assign(held_by_.begin(), held_by_.end());
     // Sums over all splits from a state on, of the layer at hand, by j.
-    for (auto& backward : backward_) backward.assign(n, 0.0);
+    for (auto& backward : backward_) backward.assign(hi_, 0.0);
     for (int x = 0, k = 0; x < 2; ++x) {
         for (auto s = layers_.back().begin[x]; s < layers_.back().end[x]; ++s, ++k) {
             backward_[x][states_[s].j] = finish_weight_[static_cast<std::size_t>(k)];
         }
     }
-    for (std::size_t i = n; i-- > 0;) {
-        const auto& layer = layers_[i];
+    for (std::size_t i = hi_; i-- > lo_;) {
+        const auto& layer = layers_[i - lo_];
         double mass[2] = {0, 0};
         for (int x = 0; x < 2; ++x) {
             for (auto s = layer.begin[x]; s < layer.end[x]; ++s) {
                 mass[x] += states_[s].forward * backward_[x][states_[s].j];
             }
         }
-        if (mass[1] > 0) belongs_to_q[i] = mass[1] / (mass[0] + mass[1]);
-        if (i == 0) break;
+        belongs_to_q[i] = mass[1] > 0 ? mass[1] / (mass[0] + mass[1]) : 0.0;
+        if (i == lo_) break;
         const double entered[2] = {backward_[0][i], backward_[1][i]};
-        const auto& before = layers_[i - 1];
+        const auto& before = layers_[i - lo_ - 1];
         for (int x = 0; x < 2; ++x) {
             const auto from = before.begin[x];
             for (auto s = from; s < before.end[x]; ++s) {

@@ -1,6 +1,7 @@
 // The exact step of the matcher: give the children of two parents back, and share them out again in the best way.
 //
-// The n children of the two chains, in order of begin, each go to one of the two parents (where it is a candidate).
+// The n children of the two chains, in order of begin, each go to one of the two parents (where it is a candidate);
+// those before the first and behind the last that may go to either are left out, as they cost every split the same.
 // The state after child i is (chain that took i, last child of the other chain), so the best of all 2^n splits is
 // found in O(n^2) steps, and so are the exact marginals. The second "parent" may be nobody: then children are shared
 // between a parent and the orphans. A state that is kFar nats worse than the best after the same child is not followed.
@@ -58,9 +59,13 @@ private:
     void follow_loaded(std::size_t i, const float* stay);
     void finish_sums();
     void build_lattice();
-    std::int32_t at(std::size_t j) const noexcept { return j == 0 ? kStart : child_[j - 1]; }
+    std::int32_t at(int side, std::size_t j) const noexcept {
+        return j == lo_ ? before_[side] : child_[j - 1];
+    }
+    // Content of c with p, or -inf where p is no candidate for it.
+    float content_of(std::int32_t c, std::int32_t p) const;
 
-    // The latest child is in chain x, the other chain ends in child j-1 (0: at its start).
+    // The latest child is in chain x, the other chain ends in child j-1 (lo_: where it did before them).
     struct State {
         std::size_t j = 0;
         float score = 0;     // of the best split that leads here
@@ -79,6 +84,10 @@ private:
     std::int32_t parent_[2] = {kNone, kNone};
     std::vector<std::int32_t> child_;
     std::vector<std::uint8_t> held_by_, side_;
+    // Children that may change sides are among [lo_, hi_). Only these are split: before them and behind them chains go
+    // on as they do, from before_ and to after_.
+    std::size_t lo_ = 0, hi_ = 0;
+    std::int32_t before_[2] = {kStart, kStart}, after_[2] = {kEnd, kEnd};
     std::vector<float> content_[2];       // -inf where the child is no candidate of that parent
     float top_ = 0;                       // best score in the layer at hand
     float loaded_score_ = 0;              // of the loaded split so far
@@ -103,7 +112,6 @@ bool PairSplit::draw(Uniform&& uniform) {
         return side_ != held_by_;
     }
     follow(true);
-    const std::size_t n = child_.size();
     // Picks index k with probability proportional to weight(k).
     auto pick = [&](std::size_t count, auto&& weight) {
         double total = 0;
@@ -123,14 +131,14 @@ bool PairSplit::draw(Uniform&& uniform) {
         pick(finish_weight_.size(), [&](std::size_t k) { return last[k].forward * finish_weight_[k]; });
     int x = state < layers_.back().end[0] - layers_.back().begin[0] ? 0 : 1;
     std::size_t j = last[state].j;
-    side_.assign(n, 0);
-    for (std::size_t i = n; i > 0;) {
+    side_ = held_by_;
+    for (std::size_t i = hi_; i > lo_;) {
         while (i > j) side_[--i] = static_cast<std::uint8_t>(x);
-        if (i == 0) break;
+        if (i == lo_) break;
         // Child i (0-based: the first one in x) switched to x; where had x ended before?
-        const auto& before = layers_[i - 1];
+        const auto& before = layers_[i - lo_ - 1];
         const auto from = before.begin[1 - x];
-        const double* weight = &switch_weight_[layers_[i].switches[x]];
+        const double* weight = &switch_weight_[layers_[i - lo_].switches[x]];
         const auto k = pick(before.end[1 - x] - from,
                             [&](std::size_t way) { return states_[from + way].forward * weight[way]; });
         j = states_[from + k].j;
