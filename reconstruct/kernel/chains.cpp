@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace tapscope::match {
 namespace {
@@ -88,12 +89,18 @@ std::vector<std::vector<std::int32_t>> Chains::orphans() const {
 
 bool Chains::ask(std::int32_t p, std::int32_t q, float temper) noexcept {
     const auto who = static_cast<std::uint64_t>(p) << 32 | static_cast<std::uint32_t>(q);
-    const auto how = models_ << 32 | std::bit_cast<std::uint32_t>(temper);
-    const auto fingerprint = scramble(scramble(scramble(who ^ scramble(how)) + version_[p]) + version_[q]);
+    const auto fingerprint =
+        scramble(scramble(scramble(who ^ scramble(how(temper))) + version_[p]) + version_[q]);
     auto& place = asked_[fingerprint & (asked_.size() - 1)];
     if (place == fingerprint) return false;
     place = fingerprint;
     return true;
+}
+
+bool Chains::ask_all(float temper) noexcept {
+    auto fingerprint = how(temper);
+    for (const auto version : version_) fingerprint = scramble(fingerprint + version);
+    return std::exchange(all_asked_, fingerprint) != fingerprint;
 }
 
 }  // namespace tapscope::match

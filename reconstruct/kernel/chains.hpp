@@ -1,6 +1,7 @@
 // The state of an assignment: which parent has which children, and which pairs of chains have nothing to gain.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -40,15 +41,22 @@ public:
     // Notes that the pair is asked with the chains that it has now, and with gaps that count `temper`. False when it is
     // known to have been asked so before. What is known is not all: a newer pair takes the place of an older one.
     bool ask(std::int32_t p, std::int32_t q, float temper) noexcept;
+    // The same for all chains at once.
+    bool ask_all(float temper) noexcept;
     // Forgets what was asked: the model has changed.
     void forget() noexcept { ++models_; }
 
 private:
+    std::uint64_t how(float temper) const noexcept {
+        return models_ << 32 | std::bit_cast<std::uint32_t>(temper);
+    }
+
     const Candidates& candidates_;
     std::vector<std::int32_t> parent_of_;
     std::vector<std::vector<std::int32_t>> held_;
     std::vector<std::uint64_t> version_;
     std::vector<std::uint64_t> asked_;  // fingerprints of what was asked, each in the one place it may have
+    std::uint64_t all_asked_ = 0;
     std::uint64_t models_ = 1;
 };
 

@@ -10,9 +10,10 @@ namespace {
 
 constexpr double kBid = 0.02;  // nats by which a bid outdoes the second best; the auction's error bound
 constexpr double kOnlyChance = 60.0;   // nats that a chain bids for its only parent
-constexpr float kFar = 40.0f;          // nats below a chain's best parent from which on an option is left out
+constexpr float kFar = 25.0f;          // nats below a chain's best parent from which on an option is left out
 constexpr std::size_t kMaxBids = 400;  // per chain; beyond it the loaded assignment stays
 constexpr int kSweeps = 60;            // of belief propagation
+constexpr float kUnknown = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
@@ -20,6 +21,7 @@ void ChainExchange::load(const Chains& chains, const std::vector<std::uint8_t>& 
     holder_.clear();
     options_.clear();
     offset_.assign(1, 0);
+    steps_of_class_.resize(static_cast<std::size_t>(problem_.parents.n_classes));
     for (std::int32_t p = 0; p < chains.parents(); ++p) {
         if (parents[p] && !chains.held(p).empty()) score(chains.held(p), p, parents);
     }
@@ -30,22 +32,21 @@ void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t h
                           const std::vector<std::uint8_t>& parents) {
     const auto first_option = options_.size();
     float top = -std::numeric_limits<float>::infinity();
+    const auto last_answer = problem_.children.response_begin[static_cast<std::size_t>(chain.back())];
+    steps_of_class_.assign(steps_of_class_.size(), kUnknown);
     for (const auto p : candidates_.of(static_cast<std::size_t>(chain.front()))) {
-        if (!parents[p]) continue;
+        if (!parents[p] || problem_.parents.depart[static_cast<std::size_t>(p)] + kSlack < last_answer)
+            continue;
         float total = 0;
-        Tip tip;
         bool possible = true;
         for (const auto c : chain) {
             const auto where = candidates_.find(static_cast<std::size_t>(c), p);
-            if (where < 0) {
-                possible = false;
-                break;
-            }
-            total += model_.step(p, tip, c) + candidates_.content[where];
-            model_.advance(p, tip, c);
+            possible = where >= 0;
+            if (!possible) break;
+            total += candidates_.content[static_cast<std::size_t>(where)];
         }
         if (!possible) continue;
-        total += model_.step(p, tip, kEnd) - model_.step(p, kStart, kEnd);
+        total += steps(chain, p) - model_.step(p, kStart, kEnd);
         options_.push_back({p, total});
         top = std::max(top, total);
     }
@@ -56,6 +57,26 @@ void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t h
         options_.end());
     holder_.push_back(holder);
     offset_.push_back(static_cast<std::int64_t>(options_.size()));
+}
+
+// All steps of p along the chain. Those from call to call are the same for all parents of a class.
+float ChainExchange::steps(const std::vector<std::int32_t>& chain, std::int32_t p) {
+    if (model_.fans_out(p)) {
+        float total = 0;
+        Tip tip;
+        for (const auto c : chain) {
+            total += model_.step(p, tip, c);
+            model_.advance(p, tip, c);
+        }
+        return total + model_.step(p, tip, kEnd);
+    }
+    auto& between =
+        steps_of_class_[static_cast<std::size_t>(problem_.parents.cls[static_cast<std::size_t>(p)])];
+    if (between == kUnknown) {
+        between = 0;
+        for (std::size_t i = 1; i < chain.size(); ++i) between += model_.step(p, chain[i - 1], chain[i]);
+    }
+    return model_.step(p, kStart, chain.front()) + between + model_.step(p, chain.back(), kEnd);
 }
 
 double ChainExchange::best() {

@@ -43,6 +43,7 @@ private:
     };
     void score(const std::vector<std::int32_t>& chain, std::int32_t holder,
                const std::vector<std::uint8_t>& parents);
+    float steps(const std::vector<std::int32_t>& chain, std::int32_t p);
 
     const Problem& problem_;
     const Candidates& candidates_;
@@ -50,6 +51,7 @@ private:
     std::vector<std::int32_t> holder_;  // of each loaded chain
     std::vector<std::int64_t> offset_;  // CSR of options by chain
     std::vector<Option> options_;
+    std::vector<float> steps_of_class_;   // of parents, along the chain at hand
     std::vector<std::int32_t> assigned_;  // parent of each chain
 };
 

@@ -2,6 +2,7 @@
 // Times are int64 ns of one clock. The problem borrows its arrays: they must outlive it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -71,10 +72,15 @@ struct Candidates {
     }
     // Position of `p` among the candidates of `child`, or -1.
     std::int64_t find(std::size_t child, std::int32_t p) const noexcept {
-        // Without branches: which half it is in cannot be foreseen.
         const auto* at = parent.data() + offset[child];
         auto left = offset[child + 1] - offset[child];
-        if (left == 0) return -1;
+        if (left == 0 || p < at[0] || p > at[left - 1]) return -1;
+        // They are different: it has no more before it than there are numbers from the first to it, nor behind it.
+        const auto high = std::min<std::int64_t>(left - 1, p - at[0]);
+        const auto low = std::max<std::int64_t>(0, left - 1 - (at[left - 1] - p));
+        at += low;
+        left = high - low + 1;
+        // Without branches: which half it is in cannot be foreseen.
         while (left > 1) {
             const auto half = left / 2;
             at += at[half - 1] < p ? half : 0;
