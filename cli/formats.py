@@ -270,6 +270,9 @@ number of the last migration. While it is written it is in WAL mode; each table 
 its own, so that after an interruption what was stored is there: `meta` key `complete` is then `false` and
 `stage` names the last stage done. Integers that are called by a name, such as Protocol, are listed under
 [Codes](#codes) and in the table `code`. 64-bit hashes are stored with their bits as signed integers.
+
+A file of an older version is migrated by commands that write into it (`load-hosts`, `validate`). All others leave
+it as it is: they read a migrated copy in the folder for temporary files (`TMPDIR`), which is removed afterwards.
 """
 
 

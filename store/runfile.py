@@ -7,7 +7,6 @@ before readable. Contract tables (`tapscope.store.tables`) go in and out as nump
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,11 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.store import schema, tables
+from tapscope.store import opening, schema, tables
 from tapscope.store.blocks import covered, drop_blocks, in_blocks, read_blocks, write_blocks
 from tapscope.store.dynamic import DynamicTable, read_dynamic, read_dynamic_tables, write_dynamic
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.event_calls import replace_event_calls
+from tapscope.store.opening import Opened
 from tapscope.store.packed import LEAST_ROWS, packable, read_packed
 from tapscope.store.sources import source_id
 
@@ -52,76 +52,27 @@ TEXT_VIEWS = ("event_call",)
 class RunFile:
     """An open run file. Make it with `create` or `open`; use it as a context manager."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, *, write: bool) -> None:
+    def __init__(self, path: Path, opened: Opened, *, write: bool) -> None:
         self.path = path
         self.write = write
         self.raw_clocks = False  # read host logs' times as they were logged (hostmon/clock_layer.py)
-        self._connection = connection
+        self._opened = opened
+        self._connection = opened.connection
 
     @classmethod
     def create(cls, path: str | Path, *, force: bool = False) -> RunFile:
         """New run file at `path`. A run file that exists is replaced only with `force`; others never are."""
         path = Path(path)
-        if path.is_dir():
-            raise TapscopeError(
-                "this is a folder", path=path, remedy="Name a file to write.", exit_code=ExitCode.USAGE
-            )
-        if not path.parent.exists():
-            raise TapscopeError(
-                "its folder does not exist", path=path, remedy=f"Make it: mkdir -p {path.parent}"
-            )
-        if path.exists() and not path.is_file():  # a device or a pipe must never be replaced
-            raise TapscopeError("this is not a regular file", path=path, remedy="Name a file to write.")
-        if path.exists() and path.stat().st_size > 0:
-            if not force:
-                raise TapscopeError(
-                    "this file exists already",
-                    path=path,
-                    remedy="Give another name, or --force to replace it.",
-                )
-            cls.open(path).close()  # refuses what is not a run file
-        if path.exists():
-            _remove(path)
-        with schema.explained(path):
-            connection = schema.connect(path, write=True)
-            try:
-                schema.prepare_new(connection)
-            except sqlite3.DatabaseError:
-                connection.close()
-                _remove(path)  # not even the empty tables fit: nothing is lost
-                raise
-        run = cls(path, connection, write=True)
+        run = cls(path, opening.created(path, force=force), write=True)
         run.set_meta("complete", False)
         return run
 
     @classmethod
     def open(cls, path: str | Path, *, write: bool = False) -> RunFile:
-        """Existing run file; one of an older version is migrated first."""
+        """Existing run file. One of an older version is brought to the latest when it is opened to `write`;
+        else it stays as it is, and a copy of it is read."""
         path = Path(path)
-        if not path.exists():
-            raise TapscopeError(
-                "no such file", path=path, remedy="Make one with `tapscope trace INPUT -o RUN.db`."
-            )
-        if path.is_dir():
-            raise TapscopeError(
-                "this is a folder, not a run file", path=path, remedy="Run `tapscope trace` on it first."
-            )
-        if not os.access(path, os.R_OK):
-            raise TapscopeError("no permission to read", path=path, remedy="Check the file's owner and mode.")
-        with schema.explained(path):
-            connection = schema.connect(path, write=write)
-            try:
-                if schema.version_of(connection, path) < schema.latest_version():
-                    with schema.connect(path, write=True) as writer:
-                        schema.migrate(writer)
-                    writer.close()
-                if write:
-                    connection.execute("PRAGMA journal_mode = WAL")
-                    connection.execute("PRAGMA synchronous = NORMAL")
-            except (sqlite3.DatabaseError, TapscopeError):
-                connection.close()
-                raise
-        return cls(path, connection, write=write)
+        return cls(path, opening.opened(path, write=write), write=write)
 
     def __enter__(self) -> RunFile:
         return self
@@ -137,7 +88,7 @@ class RunFile:
             # On a full disk, or with a reader inside, the -wal file stays beside it as part of the run file.
             with suppress(sqlite3.DatabaseError):
                 self._connection.execute("PRAGMA journal_mode = DELETE")
-        self._connection.close()
+        self._opened.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -225,9 +176,9 @@ class RunFile:
         rest = {name: dtype for name, dtype in dtypes.items() if name not in blocked}
         if rest and not (last - first >= LEAST_ROWS and packable(rest)):
             return None
-        found = read_blocks(self.path, table, blocked, last + 1) if blocked else {}
+        found = read_blocks(self._opened.path, table, blocked, last + 1) if blocked else {}
         if rest:
-            found |= read_packed(self.path, table, rest, first, last)
+            found |= read_packed(self._opened.path, table, rest, first, last)
         found = {name: found[name] for name in dtypes}
         # Somebody wrote meanwhile: the blocks may not belong together.
         return found if self.sql("PRAGMA data_version") == version else None
@@ -405,12 +356,6 @@ class RunFile:
                 "this is not a query", path=self.path, remedy="Write a SELECT.", exit_code=ExitCode.USAGE
             )
         return names, rows
-
-
-def _remove(path: Path) -> None:
-    """Remove a run file with what SQLite keeps beside it."""
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def _storable(column: NDArray[Any]) -> NDArray[Any]:

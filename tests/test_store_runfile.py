@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -192,15 +193,53 @@ def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path, monkeypat
     assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'half'").fetchone() == (0,)
 
 
-def test_a_file_of_an_older_version_is_migrated_when_it_is_opened(tmp_path):
+@pytest.fixture
+def old(tmp_path):
+    """A run file of the first version, with an address in it."""
     path = tmp_path / "old.db"
     connection = schema.connect(path, write=True)
     connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
     connection.executescript(f"BEGIN; {schema.migrations()[0][2]} PRAGMA user_version = 1; COMMIT;")
+    connection.execute("INSERT INTO address (id, text) VALUES (0, '10.0.0.1')")
     connection.close()
-    with RunFile.open(path) as run:
+    return path
+
+
+def test_a_file_of_an_older_version_is_read_as_of_the_latest_and_stays_as_it_is(old, tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    before = old.read_bytes()
+    with RunFile.open(old) as run:
         assert run.sql("PRAGMA user_version") == [(schema.latest_version(),)]
         assert run.read_columns("event_load")["left_out"] == []
+        assert (run.addresses(), run.path) == (["10.0.0.1"], old)
+        assert len(list(temporary.iterdir())) == 1
+    assert (list(temporary.iterdir()), old.read_bytes()) == ([], before)
+
+
+def test_a_file_of_an_older_version_is_migrated_when_it_is_opened_to_write(old):
+    with RunFile.open(old, write=True) as run:
+        run.set_meta("seen", True)
+    with schema.connect(old, write=False) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.latest_version(),)
+    with RunFile.open(old) as run:
+        assert (run.addresses(), run.meta("seen")) == (["10.0.0.1"], True)
+
+
+def test_an_older_file_is_copied_where_there_is_room(old, tmp_path, monkeypatch):
+    small = tmp_path / "small"
+    small.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(small))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda folder: usage._replace(free=0 if folder == small else usage.free)
+    )
+    with RunFile.open(old):
+        assert (list(small.iterdir()), len(list(tmp_path.glob("tapscope-*")))) == ([], 1)
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: usage._replace(free=0))
+    with pytest.raises(TapscopeError, match="no room for a copy"):
+        RunFile.open(old)
 
 
 def test_a_file_of_a_later_version_is_refused(tmp_path):
