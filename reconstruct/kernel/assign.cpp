@@ -279,7 +279,7 @@ private:
     }
 
     bool exchange_chains() {
-        if (!chains_.ask_all(model_.gap_temper())) return false;
+        if (!chains_.ask_all(model_.temper().gaps)) return false;
         exchange_.load(chains_, nearness_.paired());
         if (exchange_.best() < kExchangeWorthTaking) return false;
         chains_.restore(exchange_.parent_of(chains_));
