@@ -55,6 +55,15 @@ def test_a_program_without_connections_leaves_no_log(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_library_may_wait_for_its_own_thread_while_it_is_loaded(tmp_path):
+    library = tmp_path / "waiting.so"
+    source = HERE / "waiting_library.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-lpthread"], check=True)
+    load = f"import ctypes; print(ctypes.c_int.in_dll(ctypes.CDLL({str(library)!r}), 'came').value)"
+    done = recorded(tmp_path / "logs", sys.executable, "-c", load)
+    assert done.stdout == "1\n", done.stderr
+
+
 def test_a_program_that_is_killed_leaves_what_was_written_until_then(tmp_path):
     talk = (
         "import socket, time; l = socket.create_server(('127.0.0.1', 0));"

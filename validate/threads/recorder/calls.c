@@ -23,15 +23,36 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-// Declares `real`, the next function of that name: libc's.
-#define REAL(name)                                                               \
-    static _Atomic(void*) found_##name;                                          \
-    void* at_##name = atomic_load_explicit(&found_##name, memory_order_relaxed); \
-    if (at_##name == NULL) {                                                     \
-        at_##name = dlsym(RTLD_NEXT, #name);                                     \
-        atomic_store_explicit(&found_##name, at_##name, memory_order_relaxed);   \
-    }                                                                            \
-    __typeof__(name)* real = (__typeof__(name)*)at_##name
+// Functions that are put in front of libc's.
+#define FUNCTIONS(each)                                                                                     \
+    each(read) each(__read_chk) each(readv) each(recv) each(__recv_chk) each(recvfrom) each(__recvfrom_chk) \
+        each(recvmsg) each(write) each(writev) each(send) each(sendto) each(sendmsg) each(recvmmsg)         \
+            each(sendmmsg) each(sendfile) each(sendfile64) each(splice) each(shutdown) each(accept)         \
+                each(accept4) each(connect) each(socket) each(dup) each(dup2) each(dup3) each(fcntl)        \
+                    each(fcntl64) each(close) each(fclose) each(close_range) each(_exit)
+
+#define PLACE(name) static _Atomic(void*) found_##name;
+FUNCTIONS(PLACE)
+
+// The next function of this name: libc's.
+static void* find(_Atomic(void*)* place, const char* name) {
+    void* found = atomic_load_explicit(place, memory_order_relaxed);
+    if (found == NULL) {
+        found = dlsym(RTLD_NEXT, name);
+        atomic_store_explicit(place, found, memory_order_relaxed);
+    }
+    return found;
+}
+
+// All are looked up before there are threads. Later it might never come to an end: dlsym waits for the loader, while a
+// library that is being loaded may wait for its own thread, which comes by here (LTTng's does).
+__attribute__((constructor)) static void find_all(void) {
+#define FIND(name) find(&found_##name, #name);
+    FUNCTIONS(FIND)
+}
+
+// Declares `real`, libc's function of that name.
+#define REAL(name) __typeof__(name)* real = (__typeof__(name)*)find(&found_##name, #name)
 
 // Calls the real function and notes it, if the descriptor is a TCP connection.
 #define RECORD(fd, call, direction, name, ...)                   \
