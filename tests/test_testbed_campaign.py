@@ -161,6 +161,26 @@ def test_the_chapter_says_what_run_file_and_validation_say(swept, finished, tmp_
     assert float(cost["response time, mean"]["on - off"]) == pytest.approx(1.015, abs=0.01)
 
 
+def test_studies_of_one_thing_are_one_table_by_workload(swept, finished, tmp_path):
+    study.study("mirror", 5, ["--users", "5"], finished, seed=11)
+    heavier = tmp_path / "heavier"
+    campaign.keep_plan(heavier, {"what": "mirror", "run": ["--users", "50"], "seed": 11}, study.PLAN)
+    for pair in range(1, 4):
+        recorded(heavier / f"off-{pair:02}", 10 + pair, [20.0 + pair, 22.0 + pair])
+        recorded(heavier / f"on-{pair:02}", 10 + pair, [24.0 + pair, 26.0 + pair + 0.01 * pair])
+    study.study("mirror", 3, ["--users", "50"], heavier, seed=11)
+    text = chapter.write(swept, [heavier, finished], tmp_path / "results.md", []).read_text()
+    title = "Cost of the tap itself: mirror port and capture"
+    assert text.count(title) == 1
+    assert "5 users: 5 pairs; 50 users: 3 pairs; times by the load generator." in text
+    mean = [row for row in rows_of(text, title) if row["what"] == "response time, mean"]
+    assert [(row["users"], row["on - off"]) for row in mean] == [("5", "1.01"), ("50", "4.01")]
+    drawn = (tmp_path / "results" / "cost-mirror.svg").read_text()
+    assert all(f"{users} users" in drawn for users in (5, 50))
+    with pytest.raises(TapscopeError, match="are both about mirror with 5 users"):
+        chapter.write(swept, [finished, finished], tmp_path / "page.md", [])
+
+
 def test_every_figure_that_the_page_names_is_drawn(swept, finished, tmp_path):
     study.study("mirror", 5, ["--users", "5"], finished, seed=11)
     text = chapter.write(swept, [finished], tmp_path / "results.md", []).read_text()

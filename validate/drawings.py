@@ -92,35 +92,40 @@ def workloads(users: Sequence[int], columns: Mapping[str, Sequence[float]], path
 
 
 @mpl.rc_context(STYLE)
-def costs(panels: Mapping[str, Sequence[Mapping[str, Any]]], labels: tuple[str, str], path: Path) -> None:
-    """One panel per title; bars in pairs (A and B), each with one standard deviation of its runs, and above a
-    pair the difference in percent. A row has label, a, b, sd_a, sd_b, percent (None: not defined)."""
-    figure, axes = _panels(1, len(panels), height=2.6)
-    for axis, (title, rows) in zip(axes, panels.items(), strict=True):
-        place = np.arange(len(rows))
-        for side, shift, colour in (("a", -0.19, OFF), ("b", 0.19, ON)):
-            height = [row[side] for row in rows]
-            spread = [row[f"sd_{side}"] or 0.0 for row in rows]
-            label = labels[0] if side == "a" else labels[1]
-            axis.bar(
-                place + shift,
-                height,
-                0.36,
-                yerr=spread,
-                color=colour,
-                label=label,
-                error_kw={"linewidth": 0.8},
-            )
-        for at, row in zip(place, rows, strict=True):
-            if row["percent"] is not None and abs(row["percent"]) < MOST_PERCENT:
-                top = max(row["a"] + (row["sd_a"] or 0), row["b"] + (row["sd_b"] or 0))
-                axis.text(float(at), top, f"{row['percent']:+.1f} %", ha="center", va="bottom", fontsize=7)
-        axis.set_xticks(place, [row["label"] for row in rows])
-        axis.set_title(title)
-        axis.margins(y=0.15)
-        axis.set_ylim(bottom=0)
+def costs(
+    workloads: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], labels: tuple[str, str], path: Path
+) -> None:
+    """One row of panels per workload, one panel per title; bars in pairs (A and B), each with one standard
+    deviation of its runs, and above a pair the difference in percent. A row has label, a, b, sd_a, sd_b,
+    percent (None: not defined)."""
+    titles = list(dict.fromkeys(title for panels in workloads.values() for title in panels))
+    figure, axes = _panels(len(workloads), len(titles), height=2.2 * len(workloads) + 0.4)
+    places = iter(axes)
+    for name, panels in workloads.items():
+        for title in titles:
+            axis = next(places)
+            _bars(axis, panels.get(title, ()), labels)
+            axis.set_title(title)
+            if title == titles[0] and len(workloads) > 1:
+                axis.set_ylabel(name)
     _legend(figure, axes[0])
     _save(figure, path)
+
+
+def _bars(axis: Axes, rows: Sequence[Mapping[str, Any]], labels: tuple[str, str]) -> None:
+    place = np.arange(len(rows))
+    for side, shift, colour, label in (("a", -0.19, OFF, labels[0]), ("b", 0.19, ON, labels[1])):
+        height = [row[side] for row in rows]
+        spread = [row[f"sd_{side}"] or 0.0 for row in rows]
+        line = {"linewidth": 0.8}
+        axis.bar(place + shift, height, 0.36, yerr=spread, color=colour, label=label, error_kw=line)
+    for at, row in zip(place, rows, strict=True):
+        if row["percent"] is not None and abs(row["percent"]) < MOST_PERCENT:
+            top = max(row["a"] + (row["sd_a"] or 0), row["b"] + (row["sd_b"] or 0))
+            axis.text(float(at), top, f"{row['percent']:+.1f} %", ha="center", va="bottom", fontsize=7)
+    axis.set_xticks(place, [row["label"] for row in rows])
+    axis.margins(y=0.15)
+    axis.set_ylim(bottom=0)
 
 
 def _panels(rows: int, columns: int, *, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:

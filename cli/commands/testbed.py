@@ -149,7 +149,8 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # older click has no 
     multiple=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Folder of a study whose results the page shows, too; repeatable.",
+    help="Folder of a study whose results the page shows, too; repeatable. Those of the same thing are one "
+    "table, by workload.",
 )
 @click.option("--again", is_flag=True, help="Trace and validate what was traced before, too.")
 @LOCK

@@ -14,7 +14,7 @@ from tapscope.validate import drawings
 from tapscope.validate.run_figures import ENTRY
 
 from .chapter_agreement import agreement, clocks, requests, verdicts
-from .chapter_costs import study
+from .chapter_costs import costs
 from .markdown import image, table
 from .sweep import Workload
 
@@ -38,9 +38,8 @@ def write(
         *requests(workloads),
         *clocks(workloads),
         *_paths(workloads),
+        *costs(studies, figures),
     ]
-    for folder in studies:
-        parts += study(folder, figures)
     try:
         page.write_text(before + "\n".join([BEGIN, "", *parts, END]) + after, encoding="utf-8")
     except OSError as error:
