@@ -22,6 +22,9 @@ CORE = ("cs", "sr", "ss", "cr")
 CLIENT, NOT_TRACED = "client", "not traced"
 """Callers that noted nothing: of a span without a parent, and of one whose parent is not in the trace."""
 
+REQUEST_ID = "request_id"
+"""Key under which a span may note by what name others know its trace."""
+
 _ID = 1 << 64
 
 
@@ -39,6 +42,7 @@ class Span:
     hosts: list[str] = field(default_factory=lambda: [""] * 4)
     first: tuple[int, str] = (-1, "")
     last_ns: int = -1
+    request_id: str = ""
 
     @property
     def callee(self) -> str:
@@ -151,6 +155,8 @@ def _note(span: Span, event: ctf.Event, count: Callable[[str, int], None]) -> No
     if span.first[0] < 0 or event.time_ns < span.first[0]:
         span.first = (event.time_ns, service)
     span.last_ns = max(span.last_ns, event.time_ns)
+    if event.fields.get("key") == REQUEST_ID:
+        span.request_id = span.request_id or event.fields["val"]
     what = event.fields.get("event", "")
     if what not in CORE:
         return

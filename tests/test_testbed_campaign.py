@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,21 @@ def test_the_chapter_says_what_run_file_and_validation_say(swept, finished, tmp_
     assert paths["completeness %"] == f"{100 * told['paths']['completeness']:.2f}"
     cost = {row["what"]: row for row in rows_of(text, "Cost of the tap itself: mirror port and capture")}
     assert float(cost["response time, mean"]["on - off"]) == pytest.approx(1.015, abs=0.01)
+
+
+def test_a_sweep_with_thread_logs_has_a_table_of_its_own(swept, tmp_path):
+    title = "Queue length, tap against the servers' system calls"
+    assert title not in chapter.write(swept, [], tmp_path / "without.md", []).read_text()
+    told = swept[0].validation
+    page = chapter.write([replace(swept[0], threads=told)], [], tmp_path / "with.md", []).read_text()
+    lines = [
+        line
+        for line in page.partition(title)[2].partition("###")[0].splitlines()
+        if line.startswith("| web | 40 |")
+    ]
+    by_sends = told["tiers"][0]["readings"]["concurrent_by_senders"]
+    assert f"| {by_sends['pearson_r']:.5f} |" in lines[0]
+    assert len(lines) == 2, "one of queue lengths, one of single requests"
 
 
 def test_studies_of_one_thing_are_one_table_by_workload(swept, finished, tmp_path):

@@ -17,12 +17,17 @@ from pathlib import Path
 
 import pytest
 
+from tapscope.reconstruct import dapper
+from tapscope.reconstruct.ctf import Event
 from tapscope.reconstruct.threads import log
 from tapscope.store.errors import TapscopeError
 from tapscope.validate.testbed import vapp
 from tapscope.validate.threads import answers, logged, record
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="vApp and the recorder are for Linux")
+
+
+SOURCES = Path(__file__).resolve().parent.parent / "validate" / "testbed" / "vapp"
 
 
 def free_places(count: int) -> list[str]:
@@ -35,8 +40,11 @@ def free_places(count: int) -> list[str]:
 
 
 @contextmanager
-def topology(seed: int, logs: Path) -> Iterator[str]:
-    """Starts recorded tiers of random width, kind and fan-out; gives the place of the first server."""
+def topology(seed: int, logs: Path, annotate: Path | None = None) -> Iterator[str]:
+    """Starts recorded tiers of random width, kind and fan-out; gives the place of the first server.
+
+    annotate : library that notes their spans, each server by its place
+    """
     chance = random.Random(seed)
     tiers = [1, *(chance.randrange(1, 4) for _ in range(chance.randrange(1, 4)))]
     places = iter(free_places(sum(tiers)))
@@ -50,6 +58,7 @@ def topology(seed: int, logs: Path) -> Iterator[str]:
                 argv += ["--go", f"{chance.uniform(0.3, 0.6):.2f}"]
                 argv += ["--dispatcher"] if chance.random() < 0.5 else []
                 argv += [word for other in below for word in ("--below", other)]
+                argv += ["--service", place, "--annotate", str(annotate)] if annotate else []
                 server = subprocess.Popen(argv, env={**os.environ, **variables}, stdout=subprocess.PIPE)
                 stack.enter_context(server)
                 stack.callback(server.terminate)
@@ -108,6 +117,48 @@ def test_a_wrong_path_is_not_called_correct(tmp_path):
     found.told.parent[linked] = -1
     result = answers.judge(found, tmp_path / "requests.csv")
     assert (result.exist, result.reported, result.correct) == (40, 41, 39)
+
+
+def spans_of(file: Path) -> dict[str, dapper.Span]:
+    """The spans that tests/span_printer.c wrote down."""
+    spans: dict[str, dapper.Span] = {}
+    oddities: list[str] = []
+    names = ("trace_id", "span_id", "parent_span_id", "service_name", "ip")
+    for line in file.read_text().splitlines():
+        at_ns, *cells, event, value = line.split("\t")
+        noted = {"key": event, "val": value} if value else {"event": event}
+        fields = dict(zip(names, cells, strict=True)) | noted
+        dapper.add(Event(int(at_ns), "", "", fields), spans, lambda name, _: oddities.append(name))
+    assert oddities == []
+    return spans
+
+
+def test_spans_that_the_servers_note_tell_the_same_paths(tmp_path, monkeypatch):
+    library = tmp_path / "printer.so"
+    printer = Path(__file__).with_name("span_printer.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", f"-I{SOURCES}", "-o", library, printer], check=True)
+    monkeypatch.setenv("SPANS", str(tmp_path / "spans"))
+    with topology(6, tmp_path / "logs", library) as entry:
+        ask(entry, sessions=6, requests=10, out=tmp_path / "requests.csv")
+    spans = spans_of(tmp_path / "spans")
+    roots = [call for call, span in spans.items() if not span.parent_id]
+    for call, span in spans.items():
+        sent, received, responded, answered = span.times
+        assert received <= responded
+        if call not in roots:
+            assert sent <= received
+            assert responded <= answered
+            assert spans[span.parent_id].times[1] <= sent <= answered <= spans[span.parent_id].times[2]
+
+    def text(call: str) -> str:
+        below = sorted((each.times[0], name) for name, each in spans.items() if each.parent_id == call)
+        return spans[call].callee + "".join(f"({text(name)})" for _, name in below)
+
+    with (tmp_path / "requests.csv").open(newline="") as file:
+        told = sorted(row["answer"] for row in csv.DictReader(file))
+    assert len(told) == 60
+    assert sorted(map(text, roots)) == told
+    assert len(set(told)) > 5
 
 
 def test_a_table_without_answers_is_one_clear_error(tmp_path):

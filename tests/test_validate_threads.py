@@ -95,9 +95,9 @@ class Logs:
     """Thread logs of a simulated run, one process per node. A thread sends HOP_NS before the wire. A server's
     waits for a processor through half of the time until its answer, and receives then."""
 
-    def __init__(self, world: Simulation) -> None:
+    def __init__(self, world: Simulation, nodes: tuple[int, ...] = (WEB, APP, DB)) -> None:
         self.tables, self.addresses = world.tables, world.addresses
-        self.records: dict[int, list[tuple[int, bytes]]] = {node: [] for node in (WEB, APP, DB)}
+        self.records: dict[int, list[tuple[int, bytes]]] = {node: [] for node in nodes}
         self.sizes: dict[tuple[int, int], int] = {}
         calls, messages = self.tables["calls"], self.tables["messages"]
         answered = calls["response_begin_ns"] >= 0
@@ -125,7 +125,7 @@ class Logs:
         offset = self.sizes.get((conn, direction), 0)
         self.sizes[conn, direction] = offset + size
         sender, receiver = (server - 1, server) if direction == Direction.TO_SERVER else (server, server - 1)
-        if sender in self.records:  # nobody recorded the users
+        if sender in self.records:
             begin, thread = end_ns - HOP_NS, 1000 + conn
             record = moved(begin, end_ns, self.number(conn, sender), thread, Way.SENT, offset, size)
             self.records[sender].append((begin, record))
@@ -135,7 +135,7 @@ class Logs:
             self.records[receiver].append((done, record))
 
     def write(self, folder: Path) -> Path:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         table = self.tables["connections"]
         for node, records in self.records.items():
             parts = [header(100 + node, f"server{node}")]
@@ -191,6 +191,17 @@ def test_receives_are_late_and_sends_tell_the_queue(world, tmp_path):
         assert tier.reading("concurrent").bias_percent > 50, "a call is on no server's log while it waits"
         assert requests.arrive.mean_ns == pytest.approx(requests.near.mean_stay_ns / 2, rel=0.1)
         assert requests.sent.p99_ns < 0
+
+
+def test_where_the_load_generator_is_recorded_its_sends_are_the_callers(world, tmp_path):
+    logs = Logs(world).write(tmp_path / "threads")
+    Logs(world, (0,)).write(tmp_path / "users" / "threads")
+    result = validate(write_run(world, tmp_path / "run.db"), logs, by_threads=True, thresholds=BAR)
+    assert (result.verdict, result.failures) == ("passed", [])
+    web = result.requests[0]
+    assert web.sent.calls == web.matched
+    assert -2 * HOP_NS < web.sent.median_ns < 0
+    assert {clock["of"] for clock in result.clocks} == {"client", "web", "app", "db"}
 
 
 def test_a_request_behind_bytes_without_an_answer_is_left_out(world, tmp_path):

@@ -72,14 +72,14 @@ class Compared:
 def nodes_of_tiers(tap: Tap, events: EventCalls, manifest: Mapping[str, Any]) -> dict[str, list[int]]:
     """Nodes that each tier of the logs is compared with.
 
-    From the manifest (`hosts`: tier -> address, `ports`: tier -> port) where it names a tier; else, host by
-    host of the logs, the node of a protocol the tier may have whose queue length goes most alike. A node
-    serves one tier.
+    From the manifest (`tiers`: tier -> addresses; `hosts`: tier -> address, `ports`: tier -> port) where it
+    names a tier; else, host by host of the logs, the node of a protocol the tier may have whose queue length
+    goes most alike. A node serves one tier.
     """
     found: dict[str, list[int]] = {}
     for tier in events.tiers():
         address, port = (manifest.get(part, {}).get(tier) for part in ("hosts", "ports"))
-        wanted = {address, f"{address}:{port}"} - {None}
+        wanted = {address, f"{address}:{port}", *manifest.get("tiers", {}).get(tier, ())} - {None}
         nodes = [i for i, name in enumerate(tap.node_names) if name in wanted]
         if nodes:
             found[tier] = nodes
@@ -167,6 +167,7 @@ def compared(tap: Tap, events: EventCalls, tier: str, nodes: list[int]) -> Compa
     here = np.isin(tap.calls["server_node"], nodes) & (tap.begin_ns >= 0)
     left_out: dict[str, int] = {}
     statements = tier == "db" and bool(np.any(events.calls["command"][rows] >= 0))
+    statements &= bool(np.any(tap.calls["protocol"][here] == Protocol.MYSQL))
     if statements:
         statement = tap.statement()
         left_out["tap_calls_without_statement"] = int(np.count_nonzero(here & ~statement))

@@ -152,7 +152,7 @@ def validate(
             say("run file", 1, 4)
             seen = tap.read(run)
             links = None if truth_file is None else accuracy.read_links(run)
-            threads = monitor.read(run, seen, events_dir, clients) if by_threads else None
+            threads = _by_threads(run, seen, events_dir, clients) if by_threads else None
         if truth_file is not None and links is not None:
             linked = accuracy.from_run(seen, links, names)
             if ids_in is None:
@@ -304,6 +304,14 @@ def _verdict(result: Validation, logs: EventCalls) -> None:
     for name in logs.tiers():
         if name not in {each.tier for each in result.tiers}:
             result.undecided.append(f"{name}: no node of the run goes with this log")
+
+
+def _by_threads(run: RunFile, seen: tap.Tap, folder: Path, clients: list[Path]) -> monitor.ThreadMonitor:
+    """Thread logs of the servers and, if there is one beside them, of the load generator."""
+    users = folder.resolve().parent / "users" / "threads"
+    if users.is_dir():
+        return monitor.read(run, seen, [folder, users])
+    return monitor.read(run, seen, [folder], clients)
 
 
 def _beside(events_dir: Path) -> Path | None:

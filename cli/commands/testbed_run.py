@@ -199,6 +199,11 @@ def _listed() -> str:
 @click.option(
     "--record-threads", is_flag=True, help="Record the servers' threads: logs in threads/ (docs/threads.md)."
 )
+@click.option(
+    "--record-spans",
+    is_flag=True,
+    help="Servers note their calls as spans for LTTng: a CTF trace in events/lttng/ (scenario random).",
+)
 @click.option("--keep-unscrubbed", is_flag=True, help="Also keep the capture with the request ids in it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
 @click.pass_context

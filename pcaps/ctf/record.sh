@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 work=$(mktemp -d)
-gcc -O2 -Wall -I"$here" -o "$work/services" "$here/services.c" -llttng-ust -lpthread
+gcc -O2 -Wall -I"$here/../../validate/testbed/vapp" -o "$work/services" "$here/services.c" -llttng-ust -lpthread
 cd "$work"
 
 started=""

@@ -2,7 +2,8 @@
 
 Server receive and send of a span are upstream arrival and departure of the service that noted them; client
 send and receive are that service's downstream sending and receiving, or the client's own record where a span
-has no parent and the service is none of ours. The trace id is the request ID. Stamps are in ns.
+has no parent and the service is none of ours. The trace id is the request ID, unless a span of the trace has
+noted another one under the key request_id. Stamps are in ns.
 """
 
 from __future__ import annotations
@@ -49,12 +50,14 @@ def read_spans(file: LogFile, collector: Collector) -> None:
         lost=lambda begin, end: losses.append((begin, end)),
     )
     parts: dict[tuple[int, str], _Part] = {}
+    known_as = {span.trace_id: span.request_id for span in spans.values() if span.request_id}
 
     def part(tier: int, host: str) -> _Part:
         return parts.setdefault((tier, host), _Part(len(collector.sources) + len(parts)))
 
     for number, span in enumerate(spans.values(), 1):
         sent, received, responded, answered = span.times
+        request_id = known_as.get(span.trace_id, span.trace_id)
         if max(span.times) < 0:
             collector.count("ctf.no_call")
         if received >= 0:
@@ -71,7 +74,7 @@ def read_spans(file: LogFile, collector: Collector) -> None:
                     host=collector.hosts.code(span.hosts[1]),
                     source=noted.source,
                     line=number,
-                    request_id=span.trace_id,
+                    request_id=request_id,
                     arrive_ns=received,
                     depart_ns=responded,
                     precision_ns=(PRECISION_NS, PRECISION_NS),
@@ -92,7 +95,7 @@ def read_spans(file: LogFile, collector: Collector) -> None:
                 tier=tier,
                 host=collector.hosts.code(span.hosts[0]),
                 source=noted.source,
-                request_id=span.trace_id,
+                request_id=request_id,
                 at_ns=sent,
                 until_ns=answered,
             )

@@ -69,9 +69,12 @@ def traced(folder: Path, say: Say, *, again: bool = False) -> Path:
 
 def validated(folder: Path, say: Say) -> None:
     """Compares the run file beside a run directory with the directory's event logs; the result is stored in
-    it, whatever the verdict."""
-    words = ["validate", str(folder.with_suffix(".db")), "--events", str(folder)]
-    _tool(words, folder.with_suffix(".validate.log"), say)
+    it, whatever the verdict. Where there are logs of the servers' threads it is compared with these before,
+    and the result left beside it."""
+    words = ["validate", str(folder.with_suffix(".db"))]
+    if (folder / "threads").is_dir():
+        _tool([*words, "--threads", str(folder), "--json"], folder.with_suffix(".threads.json"), say)
+    _tool([*words, "--events", str(folder)], folder.with_suffix(".validate.log"), say)
 
 
 def _complete(path: Path) -> bool:

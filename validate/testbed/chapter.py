@@ -13,7 +13,7 @@ from tapscope.store.errors import TapscopeError
 from tapscope.validate import drawings
 from tapscope.validate.run_figures import ENTRY
 
-from .chapter_agreement import agreement, clocks, requests, verdicts
+from .chapter_agreement import agreement, by_threads, clocks, requests, verdicts
 from .chapter_costs import costs
 from .markdown import image, table
 from .sweep import Workload
@@ -35,6 +35,7 @@ def write(
         *_workloads(workloads, figures),
         *agreement(workloads, figures),
         *verdicts(workloads),
+        *by_threads(workloads),
         *requests(workloads),
         *clocks(workloads),
         *_paths(workloads),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,40 @@ def agreement(found: Sequence[Workload], folder: Path) -> list[str]:
     }
     drawings.by_workload([w.users for w in found], lack, 1 - R_BAR, folder / "correlation.svg")
     of_readings = [f"{part}, {LABELS[name]}" for name in shown for part in ("r", "bias %")]
-    bar = f"r >= {R_BAR:g}, bias <= {BIAS_BAR_PERCENT:g} %"
-    head = ["tier", "users", "mean queue", *of_readings, "windows", "left out", "agrees with", bar]
+    head = ["tier", "users", "mean queue", *of_readings, "windows", "left out", "agrees with", _bar()]
     return [
         *parts,
         *table(head, rows),
         image("1 - r by workload; the dashed line is r = 0.999", folder, "correlation"),
     ]
+
+
+def by_threads(found: Sequence[Workload]) -> list[str]:
+    """Tap against logs of the servers' threads, for the workloads whose runs have any."""
+    found = [replace(each, validation=each.threads) for each in found if each.threads is not None]
+    if not found:
+        return []
+    tiers = list(dict.fromkeys(tier["tier"] for w in found for tier in w.validation["tiers"]))
+    shown = ["concurrent", "concurrent_by_senders", "concurrent_at_wire"]
+    rows = [_row(tier, workload, shown) for tier in tiers for workload in found]
+    of_readings = [
+        f"{part}, {label}" for label in ("receives", "sends", "at wire") for part in ("r", "bias %")
+    ]
+    return [
+        "### Queue length, tap against the servers' system calls",
+        "",
+        "By logs of their threads: a server's own receives and sends; its caller's send and its own; these "
+        "moved to the wire. Below: system call minus wire.",
+        "",
+        *table(
+            ["tier", "users", "mean queue", *of_readings, "windows", "left out", "agrees with", _bar()], rows
+        ),
+        *requests(found)[2:],
+    ]
+
+
+def _bar() -> str:
+    return f"r >= {R_BAR:g}, bias <= {BIAS_BAR_PERCENT:g} %"
 
 
 def _row(tier: str, workload: Workload, shown: Sequence[str]) -> list[Any]:

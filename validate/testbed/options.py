@@ -59,6 +59,7 @@ class Options:
     midstream: bool = False
     keep_unscrubbed: bool = False
     record_threads: bool = False
+    record_spans: bool = False
     cpu_quota: dict[str, float] = field(default_factory=dict)
 
     def check(self) -> None:

@@ -33,6 +33,10 @@ PROGRAMS = {
     "php": "php-cli",
     "gunicorn": "gunicorn",
     "mvn": "maven",
+    "gcc": "gcc",
+    "lttng": "lttng-tools",
+    "lttng-sessiond": "lttng-tools",
+    "babeltrace2": "babeltrace2",
 }
 
 
@@ -61,6 +65,10 @@ FILES: dict[str, tuple[tuple[str, ...], str]] = {
     "aiomysql": (("/usr/lib/python3/dist-packages/aiomysql/__init__.py",), "python3-aiomysql"),
     "pymysql": (("/usr/lib/python3/dist-packages/pymysql/__init__.py",), "python3-pymysql"),
     "wordpress": (("/usr/share/wordpress/wp-load.php",), "wordpress"),
+    "lttng-ust": (
+        ("/usr/include/lttng/tracepoint.h", *_glob("/usr/include", "*-linux-gnu*/lttng/tracepoint.h")),
+        "liblttng-ust-dev",
+    ),
 }
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.validate.threads import record
 
-from . import faults, hosts, leftovers, parts, scenarios, scrub, truth
+from . import faults, hosts, leftovers, lttng, parts, scenarios, scrub, truth
 from .cgroups import NEIGHBOUR, Groups
 from .faults import Faults
 from .injectors import Fault
@@ -53,7 +53,13 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
     for server in servers:
         server.check(options)
     faults.check(options.fault, servers)
-    paths = find(scenario.needs)
+    if options.record_spans and not any(server.notes_spans for server in servers):
+        raise TapscopeError(
+            f"no server of the scenario {scenario.name} notes spans",
+            remedy="Take the scenario random.",
+            exit_code=ExitCode.USAGE,
+        )
+    paths = find((*scenario.needs, *(lttng.NEEDS if options.record_spans else ())))
     out.mkdir(parents=True, exist_ok=True)
     name = new_name()
     with contextlib.ExitStack() as stack:
@@ -74,6 +80,8 @@ def run(options: Options, out: Path, *, command: str = "", say: Say = lambda _: 
         stack.callback(launcher.stop_all)
         manifest = {"name": name, **_manifest(options, scenario, servers, paths, network, groups, command)}
         bench = Bench(options, paths, launcher, out.absolute(), scratch, scenario.entry)
+        if options.record_spans:
+            stack.enter_context(lttng.recorded(paths, name, out.absolute() / "events" / "lttng", scratch))
         _Session(scenario, bench, servers, manifest, say).conduct()
     _after(options, out, manifest)
     return manifest
@@ -115,6 +123,7 @@ def _manifest(
         "options": options.record(),
         "hosts": network.hosts,
         "ports": scenario.ports,
+        "tiers": {tier: [network.hosts[host] for host in of] for tier, of in scenario.tiers.items()},
         "versions": {
             **{name: text for server in servers for name, text in server.versions(paths).items()},
             "python": platform.python_version(),
@@ -262,7 +271,11 @@ class _Session:
             "end_ns": end_ns,
             "out": str(self.out / "users" / "requests.csv"),
         }
+        if options.record_threads:  # beside the servers' logs: users are no server's caller in these
+            logs = record.folder_for_logs(self.out / "users" / "threads")
+            self.launcher.variables = record.environment(logs)
         process = self._python("client", "users", "users", config)
+        self.launcher.variables = {}
         with Faults(faults.plan(options, run_ns, run_end_ns), self.bench, self.servers) as caused:
             while not process.ended():
                 for server in self.servers:

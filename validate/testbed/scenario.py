@@ -59,6 +59,8 @@ class Server:
 
     title = ""
     processes = ""
+    notes_spans = False
+    """Can it note its calls as spans (option record_spans)?"""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -105,7 +107,8 @@ class Scenario:
     order of their start. visitors: module of this package with a class Visitor, the users' decisions.
     holders: makes, per protocol, the rule for messages without an id. needs: names of packages.PROGRAMS and
     packages.FILES. parts: into how many calls at once a request may be split (parts.py). defaults: options
-    that differ from those of Options.
+    that differ from those of Options. tiers: hosts of each tier of event_calls.TIERS, where their names do
+    not say it.
     """
 
     name: str
@@ -119,6 +122,7 @@ class Scenario:
     holders: Holders
     needs: tuple[str, ...]
     parts: int = 0
+    tiers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
 
     def options(self, **given: Any) -> Options:

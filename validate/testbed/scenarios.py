@@ -218,6 +218,7 @@ _ALL = (
         visitors="vapp",
         holders=lambda capture, bench, servers: {},
         needs=(),
+        tiers=vapp.TIERS,
         defaults={"users": 30, "think_s": 0.1},
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +21,15 @@ PLAN = "sweep.json"
 @dataclass(frozen=True)
 class Workload:
     """One workload: its run file, what it says of the system, how tap and event monitors agree (the JSON of
-    `validate`), and the run directory's manifest."""
+    `validate`), and the run directory's manifest. threads : how tap and thread logs agree, where the run has
+    any."""
 
     users: int
     path: Path
     figures: RunFigures
     validation: dict[str, Any]
     manifest: dict[str, Any]
+    threads: dict[str, Any] | None = None
 
 
 def sweep(
@@ -55,9 +58,12 @@ def sweep(
         path = campaign.traced(folder, say, again=again)
         with RunFile.open(path) as run:
             done = run.meta("validation") is not None
+        by_threads = folder.with_suffix(".threads.json")
+        done &= by_threads.exists() or not (folder / "threads").is_dir()
         if not done:
             campaign.validated(folder, say)
         with RunFile.open(path) as run:
             validation, manifest = run.meta("validation"), run.meta("manifest")
-        found.append(Workload(number, path, run_figures.read(path), validation, manifest))
+        threads = json.loads(by_threads.read_text(encoding="utf-8")) if by_threads.exists() else None
+        found.append(Workload(number, path, run_figures.read(path), validation, manifest, threads))
     return found

@@ -14,6 +14,7 @@ from typing import Any
 
 from tapscope.store.errors import TapscopeError
 
+from . import lttng
 from .pace import Pace, Step
 from .packages import Paths
 from .processes import wait_until
@@ -25,6 +26,14 @@ WORK_US = 10.0
 
 PAUSE_US = 500.0
 WORKERS = 60
+
+TIERS = {
+    "web": ("web",),
+    "app": ("mid1", "mid2"),
+    "middle": ("back1", "back2", "back3"),
+    "db": ("store",),
+}
+"""Hosts by the names that tiers have elsewhere; spans are noted by these."""
 
 
 def program() -> Path:
@@ -42,6 +51,7 @@ class Vapp(Server):
 
     title = "vApp"
     processes = "cvapp"
+    notes_spans = True
 
     def __init__(self, host: str, below: tuple[str, ...] = (), *, dispatcher: bool = False) -> None:
         super().__init__(host)
@@ -61,6 +71,9 @@ class Vapp(Server):
         argv += ["--work", str(WORK_US * options.work), "--pause", str(PAUSE_US), "--go", "0.55"]
         argv += ["--seed", str(options.seed), "--threads", str(WORKERS)]
         argv += ["--dispatcher"] if self.dispatcher else []
+        if options.record_spans:
+            tier = next(name for name, hosts in TIERS.items() if self.host in hosts)
+            argv += ["--service", tier, "--annotate", str(lttng.library(bench.paths, bench.scratch))]
         self.process = bench.launcher.start(self.host, f"vapp-{self.host}", argv)
         log = self.process.log
         wait_until(lambda: b"is ready" in log.read_bytes(), self.process, 15, self.title)

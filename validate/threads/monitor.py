@@ -62,13 +62,14 @@ class ThreadMonitor:
     left_out: Bools
 
 
-def read(run: RunFile, seen: Tap, folder: Path, clients: Sequence[Path] = ()) -> ThreadMonitor:
-    """Thread logs below `folder` beside the calls of a run.
+def read(run: RunFile, seen: Tap, folders: Sequence[Path], clients: Sequence[Path] = ()) -> ThreadMonitor:
+    """Thread logs below `folders` beside the calls of a run.
 
-    clients : files of the load generator (local_port, start_ns, end_ns): the entry tier's caller
+    clients : files of the load generator (local_port, start_ns, end_ns): the entry tier's caller, where it
+        has no thread log
     Raises TapscopeError when there are no logs, or none of a server that the run has.
     """
-    logs = log.read([folder])
+    logs = log.read(folders)
     found = messages.calls(logs)
     streams = Streams(logs)
     tier_of_node = tiers_of_nodes(seen)
@@ -79,7 +80,7 @@ def read(run: RunFile, seen: Tap, folder: Path, clients: Sequence[Path] = ()) ->
     if not np.any(tier >= 0):
         raise TapscopeError(
             "these thread logs have no call of a server that the run has",
-            path=folder,
+            path=folders[0],
             remedy="Give the logs that were recorded with this capture, on the same hosts.",
         )
     exchange, ranges = _exchanges_of_calls(run, logs, found)

@@ -1,5 +1,5 @@
 // vapp ADDRESS:PORT [--below ADDRESS:PORT]... [--threads N] [--dispatcher] [--go P] [--most N] [--work US]
-// [--pause US] [--seed N]: one server of the random topology. Ends at SIGTERM.
+// [--pause US] [--seed N] [--service NAME --annotate LIBRARY]: one server of the random topology. Ends at SIGTERM.
 #define _GNU_SOURCE
 #include <getopt.h>
 #include <pthread.h>
@@ -11,11 +11,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "spans.h"
 #include "vapp.h"
 
 enum { WAITING = 4096, STACK = 512 * 1024 };
 
-struct settings settings = {.threads = 16, .go = 0.5, .most = 8, .seed = 1};
+struct settings settings = {.threads = 16, .go = 0.5, .most = 8, .seed = 1, .service = "vapp"};
+static const char* annotations;  // library that notes spans
 
 // Requests that the dispatcher received and no worker has taken yet.
 static struct {
@@ -113,7 +115,7 @@ static void* take_requests(void* unused) {
 }
 
 static void read_options(int count, char** words) {
-    enum { BELOW = 1, THREADS, DISPATCHER, GO, MOST, WORK, PAUSE, SEED };
+    enum { BELOW = 1, THREADS, DISPATCHER, GO, MOST, WORK, PAUSE, SEED, SERVICE, ANNOTATE };
     static const struct option known[] = {{"below", required_argument, NULL, BELOW},
                                           {"threads", required_argument, NULL, THREADS},
                                           {"dispatcher", no_argument, NULL, DISPATCHER},
@@ -122,6 +124,8 @@ static void read_options(int count, char** words) {
                                           {"work", required_argument, NULL, WORK},
                                           {"pause", required_argument, NULL, PAUSE},
                                           {"seed", required_argument, NULL, SEED},
+                                          {"service", required_argument, NULL, SERVICE},
+                                          {"annotate", required_argument, NULL, ANNOTATE},
                                           {0}};
     for (int option; (option = getopt_long(count, words, "", known, NULL)) != -1;) {
         switch (option) {
@@ -150,6 +154,12 @@ static void read_options(int count, char** words) {
             case SEED:
                 settings.seed = strtoull(optarg, NULL, 10);
                 break;
+            case SERVICE:
+                settings.service = optarg;
+                break;
+            case ANNOTATE:
+                annotations = optarg;
+                break;
             default:
                 exit(2);
         }
@@ -169,6 +179,7 @@ int main(int count, char** words) {
     sigaddset(&wanted, SIGTERM);
     sigaddset(&wanted, SIGINT);
     pthread_sigmask(SIG_BLOCK, &wanted, NULL);  // all threads inherit it; sigwait below takes the signal
+    if (annotations != NULL) load_annotations(annotations);  // its threads inherit the mask, too
     int listener = listen_at(settings.name);
     if (settings.dispatcher) {
         watched = epoll_create1(EPOLL_CLOEXEC);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "spans.h"
 #include "vapp.h"
 
 enum { POOL = 1024 };
@@ -66,19 +67,24 @@ static void give_back(int which, int fd) {
 }
 
 // Asks a server below and appends what its answer tells; false when there was none.
-static bool ask(int which, const char* identity, struct message* answer, char* path, size_t* size) {
-    char request[512];
+static bool ask(int which, const char* identity, const struct span* made_for, struct message* answer,
+                char* path, size_t* size) {
+    char request[512], ids[80];
+    struct span call = span_below(made_for);
     int length = snprintf(request, sizeof request, "GET / HTTP/1.1\r\nHost: %s\r\n", settings.below[which]);
     if (identity[0] != 0)
         length +=
             snprintf(request + length, sizeof request - (size_t)length, "X-Request-ID: %s\r\n", identity);
-    length += snprintf(request + length, sizeof request - (size_t)length, "\r\n");
+    span_header(&call, ids, sizeof ids);
+    length += snprintf(request + length, sizeof request - (size_t)length, "%s\r\n", ids);
     int fd = take(which);
     if (fd < 0) return false;
+    note(&call, "cs", NULL);
     if (!send_all(fd, request, (size_t)length) || !receive(fd, answer, true)) {
         close(fd);
         return false;
     }
+    note(&call, "cr", NULL);
     give_back(which, fd);
     if (*size + answer->body_size + 3 > LARGEST / 2) return false;
     *size += (size_t)sprintf(path + *size, "(%.*s)", (int)answer->body_size, answer->body);
@@ -89,18 +95,22 @@ bool serve(int fd, const struct message* request) {
     static _Thread_local char path[LARGEST / 2];
     static _Thread_local struct message answer;
     char identity[64], head[256];
+    const struct span own = span_of(request);
+    note(&own, "sr", NULL);
     header(request, "X-Request-ID", identity, sizeof identity);
+    if (own.parent == 0 && identity[0] != 0) note(&own, "request_id", identity);
     size_t size = (size_t)sprintf(path, "%s", settings.name);
     bool good = true;
     work();
     for (int calls = 0; calls < settings.most && settings.below_count > 0 && draw() < settings.go; calls++) {
         int which = (int)(draw() * settings.below_count);
-        good &= ask(which, identity, &answer, path, &size);
+        good &= ask(which, identity, &own, &answer, path, &size);
         work();
     }
     int length =
         snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n\r\n",
                  good ? "200 OK" : "502 Bad Gateway", size);
+    note(&own, "ss", NULL);
     // Now in one piece, now in two, as servers do.
     if (draw() < 0.5) return send_all(fd, head, (size_t)length) && send_all(fd, path, size);
     static _Thread_local char whole[LARGEST];

@@ -9,7 +9,8 @@
 enum { LARGEST = 1 << 16, MOST_BELOW = 16 };
 
 struct settings {
-    const char* name;  // as it is called: ADDRESS:PORT
+    const char* name;     // as it is called: ADDRESS:PORT
+    const char* service;  // what its spans are noted by
     const char* below[MOST_BELOW];
     int below_count;
     int threads;
