@@ -329,6 +329,18 @@ def test_tiers_are_found_by_likeness_and_by_manifest(run):
     assert tiers.nodes_of_tiers(seen, logs, {}) == {"web": [WEB], "app": [APP], "db": [DB]}
     manifest = {"hosts": {"web": seen.node_names[WEB], "db": seen.node_names[DB]}, "ports": {"web": 80}}
     assert tiers.nodes_of_tiers(seen, logs, manifest) == {"web": [WEB], "db": [DB], "app": [APP]}
+    several = {"tiers": {"web": [seen.node_names[WEB]], "db": [seen.node_names[node] for node in (APP, DB)]}}
+    assert tiers.nodes_of_tiers(seen, logs, several)["db"] == [APP, DB]
+
+
+def test_calls_of_a_last_tier_without_sql_are_all_compared(run):
+    _, seen, logs = run
+    spoken = seen.calls["protocol"].copy()
+    seen.calls["protocol"] = np.where(spoken == Protocol.MYSQL, int(Protocol.HTTP), spoken)
+    pair = tiers.compared(seen, logs, "db", [DB])
+    seen.calls["protocol"] = spoken
+    assert "tap_calls_without_statement" not in pair.left_out
+    assert len(pair.tap_rows) == np.count_nonzero(seen.calls["server_node"] == DB)
 
 
 def test_the_part_that_a_log_lacks_does_not_decide_whose_log_it_is(run):

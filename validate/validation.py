@@ -309,9 +309,10 @@ def _verdict(result: Validation, logs: EventCalls) -> None:
 def _by_threads(run: RunFile, seen: tap.Tap, folder: Path, clients: list[Path]) -> monitor.ThreadMonitor:
     """Thread logs of the servers and, if there is one beside them, of the load generator."""
     users = folder.resolve().parent / "users" / "threads"
+    named = _manifest(folder).get("tiers")
     if users.is_dir():
-        return monitor.read(run, seen, [folder, users])
-    return monitor.read(run, seen, [folder], clients)
+        return monitor.read(run, seen, [folder, users], named=named)
+    return monitor.read(run, seen, [folder], clients, named)
 
 
 def _beside(events_dir: Path) -> Path | None:

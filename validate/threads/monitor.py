@@ -8,7 +8,7 @@ with which exchange, by connection and offset, and which tier a server is of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +62,16 @@ class ThreadMonitor:
     left_out: Bools
 
 
-def read(run: RunFile, seen: Tap, folders: Sequence[Path], clients: Sequence[Path] = ()) -> ThreadMonitor:
+def read(
+    run: RunFile,
+    seen: Tap,
+    folders: Sequence[Path],
+    clients: Sequence[Path] = (),
+    named: Mapping[str, Sequence[str]] | None = None,
+) -> ThreadMonitor:
     """Thread logs below `folders` beside the calls of a run.
 
+    named : tier -> addresses, where the protocols do not tell the tiers
     clients : files of the load generator (local_port, start_ns, end_ns): the entry tier's caller, where it
         has no thread log
     Raises TapscopeError when there are no logs, or none of a server that the run has.
@@ -72,7 +79,7 @@ def read(run: RunFile, seen: Tap, folders: Sequence[Path], clients: Sequence[Pat
     logs = log.read(folders)
     found = messages.calls(logs)
     streams = Streams(logs)
-    tier_of_node = tiers_of_nodes(seen)
+    tier_of_node = tiers_of_nodes(seen, named or {})
     node = np.where(found.ranges.at_server >= 0, _nodes(seen, logs)[found.seen_at], -1)
     codes = np.full(len(seen.node_names) + 1, -1, dtype=np.int64)  # the last one is no node's
     codes[list(tier_of_node)] = [TIERS.index(tier) for tier in tier_of_node.values()]
@@ -103,9 +110,11 @@ def _of_tier(node: Ints, tier: Ints, code: int) -> list[int]:
     return [int(each) for each in np.unique(node[tier == code])]
 
 
-def tiers_of_nodes(seen: Tap) -> dict[int, str]:
-    """Tier of every node that has one, by the protocol in which it is called most."""
+def tiers_of_nodes(seen: Tap, named: Mapping[str, Sequence[str]]) -> dict[int, str]:
+    """Tier of every node that has one, by its address (`named`), or the protocol in which it is called
+    most."""
     found = {}
+    told = {address: tier for tier, addresses in named.items() for address in addresses}
     serving = np.unique(seen.calls["server_node"])
     for node in serving.tolist():
         here = seen.calls["server_node"] == node
@@ -113,6 +122,7 @@ def tiers_of_nodes(seen: Tap) -> dict[int, str]:
         tier = _TIER_OF.get(protocol)
         if protocol == Protocol.HTTP and np.isin(seen.calls["client_node"][here], serving).any():
             tier = "app"
+        tier = told.get(seen.node_names[node].partition(":")[0], tier)
         if tier is not None:
             found[node] = tier
     return found
