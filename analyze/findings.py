@@ -21,7 +21,7 @@ from tapscope.analyze.metrics import METRICS, usual
 from tapscope.analyze.node_state import NodeState, node_state
 from tapscope.analyze.onset import FROM_LOG, Onset, Pace
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
-from tapscope.analyze.symptoms import Episode, entry_nodes, find_episodes, transactions
+from tapscope.analyze.symptoms import SECONDS_NS, Episode, entry_nodes, find_episodes, transactions
 from tapscope.analyze.tcp import syns_without_answer
 from tapscope.analyze.tcp_events import TcpOfRun
 from tapscope.analyze.track import Track
@@ -52,6 +52,10 @@ HALF = 0.5
 
 LOGGED = ("gc", "safepoint", "throttled")
 """Metrics by which a log says when it happened; a queue that is hardly one is looked at then."""
+
+QUOTA_PERIOD_NS = 100_000_000
+"""A quota hurts nobody before it is used up, which takes a period at most: Linux's default, that container
+engines use."""
 
 LOG_NS = 1_000_000
 """Pauses are logged to the millisecond."""
@@ -130,7 +134,7 @@ class _Search:
         for one in seen:
             self.quiet[max(one.first - BEFORE, 0) : one.last + AFTER] = False
         explained = [self._explain(one) for one in seen]
-        return [one for one in explained if one.episode.grave or _shown(one)]
+        return [one for one in explained if (one.episode.grave and _hurt(one)) or _shown(one)]
 
     def _logged(self) -> NDArray[np.bool_]:
         """Windows in, or right behind, which a host's log says that it stopped or was held back."""
@@ -199,7 +203,10 @@ class _Search:
         if first is not None and first.name in (BURST, OVERFLOW):
             came = pace.rushed(since, until, connections=first.name == OVERFLOW)
             return came or pace.slowed(since, until)
-        return pace.slowed(since, until)
+        slowed = pace.slowed(since, until)
+        if slowed is not None and first is not None and first.metric == "throttled":
+            return slowed.or_earlier(QUOTA_PERIOD_NS)
+        return slowed
 
     def _recognise(self, span: _Seen, node: int, hurt: int | None = None) -> _Verdict:
         """Mechanisms at a node as the reasons why the queue of `hurt` (None: its own) grew."""
@@ -316,6 +323,13 @@ def _ranking(verdict: _Verdict) -> list[Candidate]:
     order = ranked(list(verdict.case.candidates.values()))
     scene = verdict.case.scene
     return [verdict.ranker.with_lag(one, scene) if i < SAID else one for i, one in enumerate(order)]
+
+
+def _hurt(one: Finding) -> bool:
+    """Whether users were: several waited very long or found no room for their connection, or one waited for
+    seconds. A queue that nobody felt is none, and one slow transaction is what every system has."""
+    dropped = sum(count for _, _, count in one.overflowed)
+    return len(one.episode.roots) + dropped > 1 or one.episode.longest_ns >= SECONDS_NS
 
 
 def _shown(one: Finding) -> bool:

@@ -9,12 +9,15 @@ rates, and all others have their share of the likelihood: the interval that hold
 too. Real signs vary more than Poisson's, by a factor that is measured in quiet windows (quasi-likelihood).
 
 A burst is the same with the other sign: arrivals run ahead of their usual rate.
+
+Some causes are there before anything can show them, and no likelihood knows: then the interval reaches back
+by as much (`Onset.or_earlier`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +42,10 @@ TAIL = 0.05
 
 FROM_LOG = "log"
 
+START_NS = 3_500_000
+"""A crowd is there for so long before its first packet, as its program starts, and nothing on the wire tells.
+So much it was at most in the runs on which the analysis was developed (docs/findings.md)."""
+
 
 @dataclass(frozen=True)
 class Onset:
@@ -48,6 +55,10 @@ class Onset:
     low_ns: int
     high_ns: int
     signs: str
+
+    def or_earlier(self, by_ns: int) -> Onset:
+        """The same, if the cause may have been there for so long before any sign could show it."""
+        return replace(self, low_ns=self.low_ns - by_ns)
 
 
 def change_point(
@@ -141,13 +152,14 @@ class Pace:
             return None
         mean = float(usual.mean())
         per_ns = mean / int(self._edges_ns[1] - self._edges_ns[0])
-        return change_point(
+        found = change_point(
             times,
             (first_ns, last_ns),
             lambda at: np.asarray(per_ns * (at - first_ns), dtype=np.float64),
             ahead=True,
             dispersion=_dispersion(usual, np.full(len(usual), mean)),
         )
+        return None if found is None else found.or_earlier(START_NS)
 
     @cached_property
     def _asked_ns(self) -> Int:

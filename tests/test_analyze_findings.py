@@ -43,6 +43,19 @@ def test_a_stop_of_the_application_is_found_where_and_when_it_was(tmp_path, seed
     assert len(found) <= 2, "a quiet system has next to no findings"
 
 
+def test_a_long_queue_that_hurt_nobody_is_no_finding(tmp_path) -> None:
+    """After the stop all users ask at once: eleven calls are inside again, for 50 ms at most."""
+    at_ns = START_NS + 4 * SECOND
+    simulate(seed=3, users=120, seconds=8.0, stall_at_s=4.0, stall_ms=300).save(tmp_path / "run.db")
+    with RunFile.open(tmp_path / "run.db") as run:
+        found = findings(run)
+        loads = run.read_table("loads")
+    assert [one.cause for one in found] == ["node stood still"]
+    later = (loads["node"] == 1) & (loads["window_ns"] > found[0].episode.end_ns)
+    usual = np.median(loads["load"][(loads["node"] == 1) & (loads["window_ns"] < at_ns)])
+    assert loads["load"][later].max() > usual + 7.5
+
+
 def test_where_nothing_happened_nothing_is_found(tmp_path, capsys) -> None:
     simulate(seed=5, users=20, seconds=8.0).save(tmp_path / "run.db")
     assert tapscope(["findings", str(tmp_path / "run.db")]) == ExitCode.DONE
