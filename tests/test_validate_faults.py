@@ -126,3 +126,8 @@ def test_what_is_no_record_of_faults_is_refused(path, tmp_path, text) -> None:
         faults.validate(path, file)
     with pytest.raises(TapscopeError, match="record of faults"):
         faults.validate(path, tmp_path / "missing.csv")
+
+
+@pytest.mark.parametrize(("count", "low", "high"), [(0, 0.0, 3.689), (1, 0.025, 5.572), (10, 4.795, 18.390)])
+def test_a_number_of_events_is_told_with_its_interval(count: int, low: float, high: float) -> None:
+    assert fault_tables.poisson(count) == pytest.approx((low, high), abs=1e-3)

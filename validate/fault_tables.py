@@ -1,6 +1,7 @@
 """Scores of findings against faults, over one run or many, as figures and tables.
 
-Shares have the 95 % interval of Wilson, so that thirty faults are not read as a thousand.
+Shares have the 95 % interval of Wilson, so that thirty faults are not read as a thousand, and rates that of
+Garwood, so that a minute without a false finding is not read as an hour.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
+
+from scipy.special import gammaincinv
 
 from tapscope.validate.faults import LEAST_NS, RIGHT, Fault, FaultScore
 from tapscope.validate.summary import Table
@@ -29,6 +32,12 @@ def wilson(good: int, of: int) -> tuple[float, float]:
     centre = good + z * z / 2
     half = z * math.sqrt(good * (of - good) / of + z * z / 4)
     return (centre - half) / (of + z * z), (centre + half) / (of + z * z)
+
+
+def poisson(count: int) -> tuple[float, float]:
+    """95 % interval of the number to expect where so many were counted (Garwood 1936)."""
+    low = float(gammaincinv(count, 0.025)) if count else 0.0
+    return low, float(gammaincinv(count + 1, 0.975))
 
 
 def as_json(scores: Sequence[FaultScore]) -> dict[str, Any]:
@@ -62,6 +71,9 @@ def as_json(scores: Sequence[FaultScore]) -> dict[str, Any]:
         "precision": _precision(scores),
         "quiet_hours": hours,
         "false_findings_per_quiet_hour": sum(false.values()) / hours if hours else float("nan"),
+        "false_findings_per_quiet_hour_interval": (
+            [bound / hours for bound in poisson(sum(false.values()))] if hours else None
+        ),
         **_calm(scores),
         "faults": [
             {"run": score.run, **asdict(fault), "cause_right": fault.cause_right}
@@ -85,7 +97,7 @@ def tables(scores: Sequence[FaultScore]) -> list[Table]:
             told["false_findings"],
             f"{told['precision']:.1%}",
             f"{told['quiet_hours'] * 60:.1f}",
-            f"{told['false_findings_per_quiet_hour']:.1f}",
+            _rate(told),
             ", ".join(f"{n} {cause}" for cause, n in sorted(told["false_findings_by_cause"].items())),
             told["false_findings_while_calm"],
             told["calm_minutes"],
@@ -112,6 +124,14 @@ def tables(scores: Sequence[FaultScore]) -> list[Table]:
             other,
         ),
     ]
+
+
+def _rate(told: dict[str, Any]) -> str:
+    """False findings per quiet hour with their interval."""
+    interval = told["false_findings_per_quiet_hour_interval"]
+    if interval is None:
+        return ""
+    return f"{told['false_findings_per_quiet_hour']:.1f} ({interval[0]:.1f} to {interval[1]:.1f})"
 
 
 def _rows(figures: dict[str, dict[str, Any]]) -> list[list[Any]]:
