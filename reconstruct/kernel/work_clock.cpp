@@ -75,9 +75,12 @@ bool WorkClock::choose(const Problem& problem, const std::vector<TimedStep>& ste
     if (when_.empty()) find_changes(problem);
     std::vector<Gap> gaps;
     gaps.reserve(steps.size());
+    Place from, to;  // of the step before, which is mostly near
     for (const auto& step : steps) {
         number[step.kind] += 1;
-        gaps.push_back({step.kind, step.cell, place(step.from), place(step.to)});
+        from = place(step.from, from.changes);
+        to = place(step.to, to.changes);
+        gaps.push_back({step.kind, step.cell, from, to});
     }
     run(0);
     const auto wall = likelihood(gaps, *this);
@@ -141,9 +144,16 @@ void WorkClock::run(double processors) {
     }
 }
 
-WorkClock::Place WorkClock::place(Time wall) const noexcept {
-    const auto after = std::lower_bound(when_.begin(), when_.end(), wall);
-    return {wall, static_cast<std::size_t>(after - when_.begin())};
+WorkClock::Place WorkClock::place(Time wall, std::size_t near) const noexcept {
+    // Steps of doubling length from there to both sides, until the place is between them.
+    const std::size_t n = when_.size();
+    std::size_t low = std::min(near, n), high = low;
+    for (std::size_t step = 1; low > 0 && when_[low - 1] >= wall; step *= 2) low -= std::min(step, low);
+    for (std::size_t step = 1; high < n && when_[high] < wall; step *= 2) high = std::min(high + step, n);
+    const auto begin = when_.begin();
+    const auto after = std::lower_bound(begin + static_cast<std::ptrdiff_t>(low),
+                                        begin + static_cast<std::ptrdiff_t>(high), wall);
+    return {wall, static_cast<std::size_t>(after - begin)};
 }
 
 WorkClock::Reading WorkClock::read(const Place& place) const noexcept {

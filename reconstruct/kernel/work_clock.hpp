@@ -50,9 +50,12 @@ public:
         Time at = 0;          // ns of the clock
         float log_speed = 0;  // of the clock against the wall, just before
     };
-    Place place(Time wall) const noexcept;
+    // `near`: a number of changes that may not be far from it.
+    Place place(Time wall, std::size_t near = 0) const noexcept;
     Reading read(const Place& place) const noexcept;
-    Reading read(Time wall) const noexcept { return running_ ? read(place(wall)) : Reading{wall, 0.0f}; }
+    Reading read(Time wall) const noexcept {
+        return running_ ? read(place(wall, when_.size() / 2)) : Reading{wall, 0.0f};
+    }
 
 private:
     void find_changes(const Problem& problem);
