@@ -79,11 +79,12 @@ struct Candidates {
         const auto high = std::min<std::int64_t>(left - 1, p - at[0]);
         const auto low = std::max<std::int64_t>(0, left - 1 - (at[left - 1] - p));
         at += low;
+        __builtin_prefetch(content.data() + offset[child] + (low + high) / 2);  // mostly asked for next
         left = high - low + 1;
         // Without branches: which half it is in cannot be foreseen.
         while (left > 1) {
             const auto half = left / 2;
-            at += at[half - 1] < p ? half : 0;
+            at += half & -static_cast<std::int64_t>(at[half - 1] < p);
             left -= half;
         }
         return *at == p ? at - parent.data() : -1;
