@@ -33,16 +33,16 @@ RESENT = (
 )
 
 WORDS = {
-    TcpEventKind.SYN_AGAIN: "SYN sent again",
-    TcpEventKind.SYN_ANSWER_AGAIN: "answer to a SYN sent again",
-    TcpEventKind.RESENT: "sent again, by a timer",
-    TcpEventKind.RESENT_ASKED: "sent again, as the receiver asked",
-    TcpEventKind.RESENT_NEEDLESS: "sent again needlessly",
-    TcpEventKind.RESENT_UNSEEN: "sent again, first sending lost before the tap",
-    TcpEventKind.ZERO_WINDOW: "receive buffer full",
-    TcpEventKind.RST: "connection reset",
+    TcpEventKind.SYN_AGAIN: "sent its SYN again",
+    TcpEventKind.SYN_ANSWER_AGAIN: "answered a SYN again",
+    TcpEventKind.RESENT: "sent data again, by a timer",
+    TcpEventKind.RESENT_ASKED: "sent data again, as it was asked to",
+    TcpEventKind.RESENT_NEEDLESS: "sent data again that had come",
+    TcpEventKind.RESENT_UNSEEN: "sent data again that had been lost before the tap",
+    TcpEventKind.ZERO_WINDOW: "had no room to receive",
+    TcpEventKind.RST: "reset the connection",
 }
-
+"""What one side did, behind its name."""
 
 COUNTED: Sequence[str] = (
     "syn_retransmits",
@@ -82,15 +82,18 @@ class Trouble:
 
     @property
     def words(self) -> str:
-        """What happened, and on which side."""
-        if self.kind in (TcpEventKind.SYN_AGAIN, TcpEventKind.SYN_ANSWER_AGAIN):
-            return WORDS[self.kind]
-        return f"{WORDS[self.kind]} ({sender(self.direction)})"
+        """Who did what."""
+        return told(self.kind, self.direction)
 
 
-def sender(direction: int) -> str:
+def side(direction: int) -> str:
     """Whose packets have this direction."""
-    return "by the client" if direction == Direction.TO_SERVER else "by the listener"
+    return "client" if direction == Direction.TO_SERVER else "listener"
+
+
+def told(kind: int, direction: int) -> str:
+    """Who did what, in words."""
+    return f"{side(direction)} {WORDS[TcpEventKind(kind)]}"
 
 
 def touched(events: Columns, calls: Columns, connections: Columns, chosen: Int | None = None) -> Touched:

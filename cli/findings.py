@@ -122,9 +122,11 @@ def show(listed: Sequence[dict[str, Any]], run: RunFile) -> None:
         for one in record["overflowed"]:
             print(f"   overflowed: {one['listener']}, {one['syns_without_answer']} SYNs without an answer")
         for one in record["tcp"]:
+            wait = f", up to {one['longest_ms']:.0f} ms" if one["longest_ms"] else ""
+            often = "once" if one["events"] == 1 else f"{one['events']} times"
             print(
-                f"   TCP at {one['listener']}: {one['what']}, {one['events']} times, up to "
-                f"{one['longest_ms']:.0f} ms; {one['transactions']} transactions hit"
+                f"   TCP at {one['listener']}: {one['what']} {often}{wait}; "
+                f"transactions hit: {one['transactions']}"
             )
         for one in record["ranking"][:SHOWN] if record["mechanisms"] else ():
             print(f"   {_numbers(one)}")

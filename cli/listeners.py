@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tapscope.analyze.tcp import RETRY_NS, listeners, set_up_ns, syns_sent_again
-from tapscope.analyze.tcp_events import TOUCHED_COLUMNS, WORDS, kept, touched, trace_of_calls
+from tapscope.analyze.tcp_events import TOUCHED_COLUMNS, WORDS, kept, side, touched, trace_of_calls
 from tapscope.cli.output import utc
 from tapscope.cli.show import records as show_records
-from tapscope.store.codes import Direction, TcpEventKind
+from tapscope.store.codes import TcpEventKind
 from tapscope.store.runfile import RunFile
 
 COUNTS = (
@@ -102,8 +102,8 @@ def events(run: RunFile) -> list[dict[str, Any]]:
         conn, begin, end = (int(table[name][row]) for name in ("conn", "begin_ns", "end_ns"))
         hit = found.call[low[row] : high[row]]
         server, client = (
-            f"{addresses[connections[f'{side}_addr'][conn]]}:{connections[f'{side}_port'][conn]}"
-            for side in ("server", "client")
+            f"{addresses[connections[f'{end}_addr'][conn]]}:{connections[f'{end}_port'][conn]}"
+            for end in ("server", "client")
         )
         listed.append(
             {
@@ -111,7 +111,7 @@ def events(run: RunFile) -> list[dict[str, Any]]:
                 "end_ns": end,
                 "waited_ms": (end - begin) / 1e6,
                 "kind": TcpEventKind(table["kind"][row]).name.lower(),
-                "sent_by": "client" if table["direction"][row] == Direction.TO_SERVER else "listener",
+                "side": side(int(table["direction"][row])),
                 "listener": server,
                 "client": client,
                 "packets": int(table["packets"][row]),
@@ -182,8 +182,8 @@ def show_events(listed: Sequence[dict[str, Any]]) -> None:
     columns = {
         "at": "since (UTC)",
         "waited_ms": "for ms",
-        "what": "what",
-        "sent_by": "sent by",
+        "side": "who",
+        "what": "did what",
         "listener": "listener",
         "client": "client",
         "packets": "packets",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tapscope.analyze.tcp_events import WORDS, sender
+from tapscope.analyze.tcp_events import told
 from tapscope.cli.output import note, print_json, print_table, utc
 from tapscope.store.codes import Direction, TcpEventKind
 
@@ -256,7 +256,7 @@ def tree(listed: Sequence[Mapping[str, Any]]) -> None:
 def tcp_words(met: Sequence[Mapping[str, Any]]) -> str:
     """What TCP did, in words, in order of time."""
     return "; ".join(
-        f"{WORDS[TcpEventKind[one['kind'].upper()]]} {sender(Direction[one['direction'].upper()])}"
+        told(TcpEventKind[one["kind"].upper()], Direction[one["direction"].upper()])
         + (f" ({(one['end_ns'] - one['begin_ns']) / 1e6:.1f} ms)" if one["end_ns"] > one["begin_ns"] else "")
         for one in sorted(met, key=lambda one: (one["begin_ns"], one["end_ns"]))
     )

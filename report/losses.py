@@ -75,6 +75,7 @@ WORDS = {
     "tcp.rst": "Connections that were reset",
     "tcp.keep_alive": "Keep-alive probes",
     "tcp.zero_window": "Segments that say: my receive buffer is full",
+    "tcp.events_not_kept": "Events of TCP whose times were not kept: too many on one connection",
     "tcp.urgent": "Segments with urgent data, read in line",
     "tcp.retransmission_of_unseen": "... of segments that the tap did not see the first time",
     "discarded.after_close": "Sent on a connection that had ended",

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.analyze.tcp_events import WORDS, sender, touched
+from tapscope.analyze.tcp_events import told, touched
 from tapscope.report import encode
 from tapscope.report.run import Columns, Run
-from tapscope.store.codes import TcpEventKind
 
 SLOWEST = 100
 SLICES, PER_SLICE = 60, 5
@@ -206,9 +205,7 @@ def _tcp(run: Run, call: NDArray[np.int64], zero: NDArray[np.int64]) -> dict[str
         "call": at.tolist(),
         "begin": encode.column(events["begin_ns"][event] - zero[at]),
         "end": encode.column(events["end_ns"][event] - zero[at]),
-        "words": [
-            f"{WORDS[TcpEventKind(one)]} {sender(way)}" for one, way in zip(kind, direction, strict=True)
-        ],
+        "words": [told(one, way) for one, way in zip(kind, direction, strict=True)],
     }
 
 

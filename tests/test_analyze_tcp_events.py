@@ -15,6 +15,8 @@ from tapscope.cli.listeners import events as listed_events
 from tapscope.cli.listings import trace_tree
 from tapscope.cli.pipeline import TraceOptions, trace
 from tapscope.cli.response_times import document
+from tapscope.report.run import read
+from tapscope.report.transactions import transactions
 from tapscope.store.codes import CallFlag, Direction, TcpEventKind
 from tapscope.store.runfile import RunFile
 
@@ -149,8 +151,7 @@ def test_every_kind_reaches_the_transaction_that_it_hit(tmp_path: Path) -> None:
             )
         }
         listed = [
-            (one["kind"], one["sent_by"], round(one["waited_ms"]), one["traces"])
-            for one in listed_events(run)
+            (one["kind"], one["side"], round(one["waited_ms"]), one["traces"]) for one in listed_events(run)
         ]
         assert sorted(listed) == sorted(
             [
@@ -175,3 +176,27 @@ def test_a_run_of_before_says_that_it_has_none(tmp_path: Path) -> None:
     with RunFile.open(traced(tmp_path)) as run:
         events, connections = run.read_table("tcp_events"), run.read_table("connections")
     assert not kept({name: values[:0] for name, values in events.items()}, connections)
+
+
+def test_the_waterfall_has_what_tcp_did_to_each_call(tmp_path: Path) -> None:
+    with RunFile.open(traced(tmp_path)) as run:
+        opened = read(run)
+        drawn = transactions(opened, np.empty(0, dtype=np.int64))
+        met = drawn["calls"]["tcp"]
+        begin, end = (np.cumsum(met[name]["delta"]) for name in ("begin", "end"))
+        port = opened.connections["client_port"][opened.calls["conn"]]
+        rows = np.repeat(drawn["transactions"]["trace"], np.diff(drawn["transactions"]["first"]))
+        root = opened.traces["root"][rows]
+        shown = {
+            (int(port[root[call]]), words): (int(first), int(last))
+            for call, words, first, last in zip(met["call"], met["words"], begin, end, strict=True)
+        }
+    assert set(shown) == {
+        (40001, "client sent its SYN again"),
+        (40001, "listener sent data again, by a timer"),
+        (40002, "client had no room to receive"),
+    }
+    first, last = shown[40001, "client sent its SYN again"]
+    assert (first < -1000 * MS, last < 0) == (True, True)  # before the request
+    first, last = shown[40001, "listener sent data again, by a timer"]
+    assert last - first == 210 * MS + 10_000
