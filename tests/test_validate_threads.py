@@ -193,6 +193,21 @@ def test_receives_are_late_and_sends_tell_the_queue(world, tmp_path):
         assert requests.sent.p99_ns < 0
 
 
+def test_a_tap_that_sees_answers_late_disagrees(world, tmp_path):
+    calls = world.tables["calls"]
+    late = (calls["server_node"] == DB) & (calls["depart_ns"] >= 0)
+    shifted = {**calls, "depart_ns": np.where(late, calls["depart_ns"] + 100_000, calls["depart_ns"])}
+    wrong = Simulation(**{**vars(world), "tables": {**world.tables, "calls": shifted}})
+    logs = Logs(world).write(tmp_path / "threads")
+    # At the wire it would not show: what all calls have in common is taken for the way to the wire.
+    sends = Thresholds(pearson_r=0.999, bias_percent=1.0, bias_calls=0.0, by=("senders",))
+    result = validate(write_run(wrong, tmp_path / "run.db"), logs, by_threads=True, thresholds=sends)
+    assert result.verdict == "failed"
+    assert {tier.tier for tier in result.tiers if tier.failures} == {"db"}
+    db = next(tier for tier in result.tiers if tier.tier == "db")
+    assert db.reading("concurrent_by_senders").bias_percent > 1
+
+
 def test_where_the_load_generator_is_recorded_its_sends_are_the_callers(world, tmp_path):
     logs = Logs(world).write(tmp_path / "threads")
     Logs(world, (0,)).write(tmp_path / "users" / "threads")
