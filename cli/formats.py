@@ -289,13 +289,14 @@ What `tapscope capture --spool DIR` leaves and `tapscope trace DIR` takes, also 
 | `000001-000120.npz` | segments joined into one |
 | `*.part` | being written; never read |
 
-Arrays of a segment: `connections.X`, `messages.X` and `evidence.X` with the columns below, and
+Arrays of a segment: `connections.X`, `messages.X`, `evidence.X` and `tcp_events.X` (absent where an older tapscope
+wrote) with the columns below, and
 
 | array | meaning |
 | --- | --- |
 | `connections.id` | number of the connection since the start of the session. A connection has a row when it is new, again from time to time, and at its end; the last one counts |
 | `connections.client_addr`, `server_addr` | row of the segment's own `addresses` |
-| `messages.conn` | low 32 bits of the connection's number; `first_connection` makes it whole |
+| `messages.conn`, `tcp_events.conn` | low 32 bits of the connection's number; `first_connection` makes it whole |
 | `messages.request`, `evidence.message` | number of a message since the start of the session; the segment's own begin with `first_message` |
 | `amendments.message`, `column`, `change`, `value` | what became of messages of earlier segments, in order: number of the message, column of `messages` (in the order of the table message, from conn = 0), 0 set, 1 add, 2 set bits, 3 lower to the value |
 | `about` | JSON: session, first_message, first_connection, messages, written_ns, last (the end of the session); counters, sources with their drops and tap points since the start of the session |

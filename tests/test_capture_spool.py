@@ -111,6 +111,21 @@ def counter(tables: CaptureTables, name: str) -> int:
     return tables.counter(f"spool.{name}")
 
 
+def test_a_spool_of_before_has_no_events_of_tcp(tmp_path):
+    """Its segments were written by a tapscope that knew none: they are read, and may be joined to others."""
+    folder = tmp_path / "x.spool"
+    write(PCAPS / "http2" / "apache_prior_knowledge.pcap", spools.Spool(folder), lambda: 25)
+    whole = read_spool(folder)
+    assert len(whole.tcp_events["conn"]) > 0
+    for file in sorted(folder.glob("*.npz")):
+        arrays, about = spools.load_segment(file)
+        kept = {name: values for name, values in arrays.items() if not name.startswith("tcp_events.")}
+        np.savez(file, about=np.array(json.dumps(about)), **kept)
+    before = read_spool(folder)
+    assert [len(before.tcp_events[name]) for name in ("conn", "end_ns")] == [0, 0]
+    assert len(before.messages["conn"]) == len(whole.messages["conn"])
+
+
 @pytest.mark.parametrize("harm", ["cut", "flipped", "empty", "foreign"])
 def test_a_damaged_segment_is_named_and_left_out(folder, harm):
     whole = read_spool(folder)
