@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from tapscope.analyze.onset import FROM_LOG, Onset, Pace
 from tapscope.analyze.pushback import NodeLoad, Rise, Travel, node_loads, rises, travel
 from tapscope.analyze.symptoms import SECONDS_NS, Episode, entry_nodes, find_episodes, transactions
 from tapscope.analyze.tcp import syns_without_answer
-from tapscope.analyze.tcp_events import TcpOfRun
+from tapscope.analyze.tcp_events import troubles_between
 from tapscope.analyze.track import Track
 from tapscope.analyze.windows import WindowState
 from tapscope.store.runfile import RunFile
@@ -97,7 +97,9 @@ def findings(
     read = read or read_calls(run)
     if not len(read.calls["conn"]):
         return []
-    return _Search(run, read, width_ns, states or {}).findings()
+    found = _Search(run, read, width_ns, states or {}).findings()
+    met = troubles_between(run, read, [(one.episode.begin_ns, one.episode.end_ns) for one in found])
+    return [replace(one, tcp=troubles) for one, troubles in zip(found, met, strict=True)]
 
 
 class _Search:
@@ -115,7 +117,6 @@ class _Search:
         self.logs = Logs(run, self.edges)
         self.classes = run.classes()
         self.dropped = syns_without_answer(read.connections)
-        self.tcp = TcpOfRun(run, read)
         self.known: dict[int, tuple[Evidence, Separator]] = {}
         self.rankers: dict[tuple[int, int], Ranker] = {}
         self.paces: dict[int, Pace] = {}
@@ -175,7 +176,6 @@ class _Search:
             ruled_out=[] if verdict is None else verdict.ruled_out,
             ranking=[] if verdict is None else _ranking(verdict),
             began=None if verdict is None else self._began(seen, slowed, verdict),
-            tcp=self.tcp.between(seen.episode.begin_ns, seen.episode.end_ns),
         )
 
     def _pace(self, node: int) -> Pace:

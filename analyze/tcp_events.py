@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -197,25 +196,24 @@ def kept(events: Columns, connections: Columns) -> bool:
     return len(events["conn"]) > 0 or counted == 0
 
 
-class TcpOfRun:
-    """The events of a run, and what they touched, asked for stretch by stretch."""
-
-    def __init__(self, run: RunFile, read: Read) -> None:
-        self._run, self._read = run, read
-        self._events = run.read_table("tcp_events")
-
-    @cached_property
-    def _trace_of_call(self) -> Int:
-        return trace_of_calls(self._run, len(self._read.calls["conn"]))
-
-    def between(self, begin_ns: int, end_ns: int) -> list[Trouble]:
-        """What touched calls by an event that overlaps [begin, end)."""
-        events = self._events
-        chosen = np.flatnonzero((events["begin_ns"] < end_ns) & (events["end_ns"] >= begin_ns))
-        if not len(chosen):
-            return []
-        found = touched(events, self._read.calls, self._read.connections, chosen)
-        return troubles(events, self._read.connections, found, self._trace_of_call)
+def troubles_between(run: RunFile, read: Read, stretches: Sequence[tuple[int, int]]) -> list[list[Trouble]]:
+    """For each stretch of time what touched calls by an event that overlaps it, ends included."""
+    events = run.read_table("tcp_events")
+    chosen = [
+        np.flatnonzero((events["begin_ns"] <= end_ns) & (events["end_ns"] >= begin_ns))
+        for begin_ns, end_ns in stretches
+    ]
+    together = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *chosen]))
+    if not len(together):
+        return [[] for _ in stretches]
+    found = touched(events, read.calls, read.connections, together)
+    trace_of_call = trace_of_calls(run, len(read.calls["conn"]))
+    listed = []
+    for rows in chosen:
+        mine = np.isin(found.event, rows)
+        one = Touched(found.event[mine], found.call[mine])
+        listed.append(troubles(events, read.connections, one, trace_of_call))
+    return listed
 
 
 def trace_of_calls(run: RunFile, calls: int) -> Int:

@@ -10,7 +10,8 @@ from capture_packets import ACK, CLIENT, PSH, RST, SERVER, SYN, Dialogue, write_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tapscope.analyze.tcp_events import RESENT, Touched, kept, touched, troubles
+from tapscope.analyze.calls import read_calls
+from tapscope.analyze.tcp_events import RESENT, Touched, kept, touched, troubles, troubles_between
 from tapscope.cli.listeners import events as listed_events
 from tapscope.cli.listings import trace_tree
 from tapscope.cli.pipeline import TraceOptions, trace
@@ -170,6 +171,20 @@ def test_every_kind_reaches_the_transaction_that_it_hit(tmp_path: Path) -> None:
         (entry,) = document(run)["entries"]
         # The reset call has no answer, so that it is in no distribution of transactions.
         assert (entry["tcp"], entry["vlrt"], entry["vlrt_tcp"]) == (3, 3, 3)
+
+
+def test_stretches_of_time_have_what_overlaps_them(tmp_path: Path) -> None:
+    with RunFile.open(traced(tmp_path)) as run:
+        whole = read_calls(run)
+        begin = int(whole.calls["arrive_ns"].min())
+        early, late = troubles_between(
+            run, whole, [(begin, begin + 100 * MS), (begin + 900 * MS, begin + 2000 * MS)]
+        )
+    assert {one.kind.name for one in early} == {"SYN_AGAIN", "ZERO_WINDOW", "RST"}
+    assert {one.kind.name: one.waited_ns for one in late} == {
+        "SYN_AGAIN": 1000 * MS + 10_000,
+        "RESENT": 210 * MS + 10_000,
+    }
 
 
 def test_a_run_of_before_says_that_it_has_none(tmp_path: Path) -> None:
