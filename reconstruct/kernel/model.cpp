@@ -44,6 +44,9 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
         child_[c].before_on_conn = latest[conn];
         latest[conn] = static_cast<std::int32_t>(c);
     }
+    for (const auto& child : child_) {
+        if (child.before_on_conn != kNone) child_[child.before_on_conn].used_again = child.begin;
+    }
     bind_waits();
     work_clock_.bind(problem_);
     read_clock();
@@ -70,7 +73,7 @@ void Model::bind_rows(const std::vector<float>& idle) {
     }
     child_.clear();
     for (std::size_t c = 0; c < idle.size(); ++c) {
-        child_.push_back({children.begin[c], children.end[c], 0, 0, 0.0f, children.cls[c], kNone,
+        child_.push_back({children.begin[c], children.end[c], kNotAgain, 0, 0, 0.0f, children.cls[c], kNone,
                           std::log(idle[c]), octave(children.end[c])});
     }
 }
@@ -142,6 +145,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     const auto waited = find_waits(parent_of);
     fade(keep);
     pool_wait_.forget(keep);
+    hold_.forget(keep);
     // The first assignment mixes requests up: calls overlap in it that never do.
     if (learned_) fan_out_.find(parent_of);
     const auto n = static_cast<std::size_t>(n_states());
@@ -181,6 +185,11 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             if (previous == kStart || parallel) continue;
             counts->chance_to_stay += 1;
             counts->stay += stays;
+        }
+        const bool done =
+            next == kEnd ? parents.answered[p] != 0 : !parallel && child_[next].before_on_conn != previous;
+        if (previous != kStart && done && child_[previous].used_again != kNotAgain) {
+            hold_.observe(problem_, candidates_, p, previous, child_[previous].used_again);
         }
         const int bin = gap_bin(gap);
         if (parallel) {
@@ -240,6 +249,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     find_survival();
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
+    hold_.finish();
     hand_over_.estimate(problem_, candidates_, parent_of, keep);
     idle_order_.estimate(problem_, candidates_, parent_of, keep);
     learned_ = true;

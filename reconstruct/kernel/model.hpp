@@ -25,6 +25,7 @@
 #include "fan_out.hpp"
 #include "gaps.hpp"
 #include "hand_over.hpp"
+#include "hold.hpp"
 #include "idle_order.hpp"
 #include "key_map.hpp"
 #include "order.hpp"
@@ -202,7 +203,8 @@ private:
                 out.rest = c.serial_stays;
                 return out;
             }
-            out.rest = c.serial_leaves;
+            out.rest = c.serial_leaves + hold_.evidence(before.used_again <
+                                                        parent_[static_cast<std::size_t>(p)].response_begin);
         } else {
             out.gap = density(c, true)[gap_bin(child.begin - before.begin)];
             out.rest = c.log_p + c.log_parallel;
@@ -237,8 +239,10 @@ private:
         std::uint8_t load = 0;  // octave of the number of parents in flight when it arrived
         bool answered = false;
     };
+    static constexpr Time kNotAgain = std::numeric_limits<Time>::max();
     struct ChildRow {
         Time begin = 0, end = 0;
+        Time used_again = kNotAgain;        // its connection
         Time work_begin = 0, work_end = 0;  // by the work clock, as its speed at the begin
         float log_speed = 0;
         std::int32_t cls = 0;
@@ -271,6 +275,7 @@ private:
     double span_ns_ = 0;                  // of the time in which they came
     StartOrder order_;
     HandOver hand_over_;
+    Hold hold_;
     IdleOrder idle_order_;
     PoolWait pool_wait_;
     WorkClock work_clock_;

@@ -119,7 +119,7 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
             out.rest += c.log_stay;
             return out;
         }
-        out.rest += c.log_leave;
+        out.rest += c.log_leave + hold_.evidence(child_[previous].used_again < parent.response_begin);
     }
     // A new connection is one thing, one of those that are idle another.
     out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used - child.log_idle;
