@@ -101,7 +101,18 @@ void Content::step(const std::vector<Match>& matches) {
         for (const auto& group : groups) {
             if (group.weight / total < kNegligibleShare) continue;
             const double responsibility = group.times * group.weight / total;
-            count(group.parent, c, responsibility, shared(group.form, c));
+            for (const auto& open : shared(group.form, c).open) chances_[open.second] += responsibility;
+            for (const auto* m = group.first; m != group.last;) {
+                const auto* end_of_token = m;
+                const auto chance = rules_[m->rule].opportunity;
+                double all = (1 - copied_[chance]) * background_[m->token];
+                for (; end_of_token != group.last && end_of_token->token == m->token; ++end_of_token) {
+                    all += rules_[end_of_token->rule].weight;
+                }
+                for (; m != end_of_token; ++m) {
+                    rules_[m->rule].hits += responsibility * rules_[m->rule].weight / all;
+                }
+            }
             expected[cell(parents.cls[group.parent], children.cls[c])] += responsibility;
         }
     }
