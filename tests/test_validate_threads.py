@@ -242,11 +242,16 @@ def test_a_request_behind_bytes_without_an_answer_is_left_out(world, tmp_path):
     seq[later[later >= request]] += 9
     shifted = {**world.tables, "messages": {**messages, "tcp_seq": seq}}
     changed = Simulation(**{**vars(world), "tables": shifted})
-    logs = WithClosing(changed).write(tmp_path / "threads")
+    recorded = WithClosing(changed)
+    last_ns = int(messages["end_ns"].max()) + 1_000_000
+    recorded.bytes(conn, Direction.TO_SERVER, last_ns, last_ns, 5)  # COM_QUIT
+    logs = recorded.write(tmp_path / "threads")
     result = validate(write_run(changed, tmp_path / "run.db"), logs, by_threads=True, thresholds=BAR)
     assert idle.max() > 2_000_000
     assert counters(result)["threads.exchanges_left_out"] == 1
     assert counters(result)["threads.tap_calls_left_out"] == 1
+    assert counters(result)["threads.last_words"] == 1
+    assert result.requests[-1].log_only == 0
     db = next(tier for tier in result.tiers if tier.tier == "db")
     assert db.agrees_with in ("senders", "wire")
 

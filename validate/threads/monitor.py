@@ -93,10 +93,13 @@ def read(
     exchange, ranges = _exchanges_of_calls(run, logs, found)
     doubtful = _doubtful(Exchanges(logs, streams, found, tier, np.arange(0)), exchange, ranges)
     left_out = (exchange >= 0) & np.append(doubtful, False)[exchange]
-    used = np.flatnonzero((tier >= 0) & ~doubtful)
+    # What a client says before it closes (COM_QUIT, the end of a FastCGI request) is no call.
+    last_words = (found.end_ns < 0) & ~np.isin(np.arange(len(tier)), exchange)
+    used = np.flatnonzero((tier >= 0) & ~doubtful & ~last_words)
     counters = logs.counters | found.counters
     counters["threads.calls_of_servers_not_in_the_run"] = int(np.count_nonzero(tier < 0))
     counters["threads.exchanges_left_out"] = int(np.count_nonzero(doubtful & (tier >= 0)))
+    counters["threads.last_words"] = int(np.count_nonzero(last_words & (tier >= 0)))
     counters["threads.tap_calls_left_out"] = int(np.count_nonzero(left_out))
     return ThreadMonitor(
         event_calls(Exchanges(logs, streams, found, tier, used), clients, counters),
