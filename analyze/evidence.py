@@ -55,6 +55,12 @@ class Logs:
             self._known[host] = self._read(host)
         return self._known[host]
 
+    def processors(self, node: int) -> int:
+        """Of the machine of a node's host, as its logs tell; 0 where they do not."""
+        host = self._host.get(node)
+        told = (one.get("cpus", 0) for one in self._run.sources() if one.get("host") == host)
+        return max((int(cpus) for cpus in told), default=0) if host is not None else 0
+
     def elsewhere(self, node: int, name: str) -> dict[str, Float]:
         """The same metric of the hosts of other nodes, by name of the host."""
         own = self._host.get(node)
@@ -137,7 +143,7 @@ def node_evidence(
     again = read.resent
     again = again[(calls["server_node"][again] == node) | (calls["client_node"][again] == node)]
     found["resent"] = mean_inside(stay.begin_ns[again], stay.end_ns[again], edges)
-    _shared(found)
+    _shared(found, logs.processors(node))
     return Evidence(
         own_load=next(one.own for one in loads if one.node == node),
         throughput=_count(at.inside.end_ns[at.departed[at.by_end]], edges),
@@ -146,20 +152,31 @@ def node_evidence(
     )
 
 
-def _shared(found: dict[str, Float]) -> None:
+def _shared(found: dict[str, Float], processors: int) -> None:
     """Use of a busy CPU told apart: whether the node itself used more, or wanted to and others did."""
     machine, own = found.get("machine_cpu"), found.get("own_cpu")
-    up = np.zeros(0, dtype=np.bool_)
-    if own is not None:
-        used = METRICS["own_cpu"]
-        up = used.beyond(own, used.limit(*usual(own, np.isfinite(own))))
+    if own is None:
+        if machine is not None:
+            found["saturated"] = np.where(machine >= METRICS["machine_cpu"].full, machine, 0.0)
+        return
+    up = METRICS["own_cpu"].beyond(own, METRICS["own_cpu"].limit(*usual(own, np.isfinite(own))))
     if machine is not None:
         busy = np.where(machine >= METRICS["machine_cpu"].full, machine, 0.0)
-        found["saturated"] = busy if own is None else np.where(up, busy, 0.0)
-        if own is not None:
-            found["crowded"] = np.where(up, 0.0, busy)
-    if own is not None and "cpu_pressure" in found:
+        itself = up & rose_most(own, machine, processors)
+        found["saturated"] = np.where(itself, busy, 0.0)
+        found["crowded"] = np.where(itself, 0.0, busy)
+    if "cpu_pressure" in found:
         found["starved"] = np.where(up, 0.0, found["cpu_pressure"])
+
+
+def rose_most(own: Float, machine: Float, processors: int) -> NDArray[np.bool_]:
+    """In which windows a node's own use of the CPU (% of a core) is above its usual by at least as much as
+    what else uses the machine (%); in all of them where nobody knows how many processors there are."""
+    if not processors:
+        return np.ones(len(own), dtype=np.bool_)
+    rest = machine * processors - own
+    risen = [values - usual(values, np.isfinite(values))[0] for values in (own, rest)]
+    return np.asarray(risen[0] >= risen[1])
 
 
 def _count(at_ns: Int, edges: Int) -> Float:

@@ -113,8 +113,8 @@ METRICS: dict[str, Metric] = {
     "own_cpu": Metric(
         "CPU of the node's own group", "% of a core", (Place("cgroup_cpu", "busy_pct"),), least=20, own=True
     ),
-    "saturated": Metric("machine busy, and the node's own use up", "%", full=90),
-    "crowded": Metric("machine busy, and the node's own use not up", "%", full=90),
+    "saturated": Metric("machine busy, and the node's own use up most", "%", full=90),
+    "crowded": Metric("machine busy, and others' use up more than the node's", "%", full=90),
     "starved": Metric("tasks waited for a CPU, and the node's own use not up", "%", least=30, own=True),
     "steal": Metric("CPU time stolen by the hypervisor", "%", _cpu("steal_pct", "cpu_steal_pct"), least=10),
     "throttled": Metric(

@@ -9,7 +9,7 @@ import pytest
 from simulator import NODE_NAMES, START_NS, simulate
 
 from tapscope.analyze.candidates import Ranker, Scene, ranked
-from tapscope.analyze.evidence import Evidence
+from tapscope.analyze.evidence import Evidence, rose_most
 from tapscope.analyze.findings import DIRECT, findings
 from tapscope.analyze.held import Held
 from tapscope.analyze.mechanisms import Case, Mechanism, recognise
@@ -41,6 +41,14 @@ def test_a_stop_of_the_application_is_found_where_and_when_it_was(tmp_path, seed
     assert abs(near[0].episode.begin_ns - (START_NS + at_s * SECOND)) < 0.1 * SECOND
     assert {names[rise.node] for rise in near[0].path} >= set(NODE_NAMES[1:3])
     assert len(found) <= 2, "a quiet system has next to no findings"
+
+
+def test_a_busy_machine_is_whose_use_rose_most() -> None:
+    """Two processors: the node uses 10 % of one, as others do; then 60 beside 140, then 150 beside 50."""
+    own = np.array([10.0] * 8 + [60.0, 150.0])
+    machine = np.array([10.0] * 8 + [100.0, 100.0])
+    assert rose_most(own, machine, 2)[-2:].tolist() == [False, True]
+    assert rose_most(own, machine, 0).all(), "nobody knows how much the others used"
 
 
 def test_a_long_queue_that_hurt_nobody_is_no_finding(tmp_path) -> None:
