@@ -17,8 +17,7 @@ capture loses what came after the last segment. Arrays of a segment, by name:
   own messages begin with ``first_message``. ``messages.conn`` is the low half of a connection id.
 * ``connections.id``: a connection is described when it is new, again from time to time, and at its end; the
   last row of an id counts. Address columns are rows of the segment's own ``addresses``.
-* ``tcp_events.X``: likewise; ``conn`` is the low half of a connection id. Absent where an older program
-  wrote.
+* ``tcp_events.X``: likewise; ``conn`` is the low half of a connection id. Absent where there were none.
 * ``amendments.message``, ``.column`` (row of TABLES["messages"]), ``.change`` (Change), ``.value``: what
   became of messages that an earlier segment holds, in order.
 * ``about``: JSON; session, first_message, first_connection, messages, written_ns, last, and since the start
@@ -349,7 +348,9 @@ def _arrays(segment: dict[str, Any]) -> tuple[dict[str, np.ndarray[Any, Any]], d
     first = segment["first_connection"]
     fresh = len(new["midstream"])
     arrays["connections.id"] = np.concatenate([np.arange(first, first + fresh), segment["again"]])
-    for table in ("messages", "evidence", "tcp_events", "amendments"):
+    # Half a second without an event is usual: their columns would be a good part of an idle segment.
+    happened = ("tcp_events",) if len(segment["tcp_events"]["conn"]) else ()
+    for table in ("messages", "evidence", "amendments", *happened):
         arrays |= {f"{table}.{name}": values for name, values in segment[table].items()}
     arrays["addresses"] = np.array(segment["addresses"], dtype="S39")
     about = {
@@ -369,7 +370,7 @@ def load_segment(file: BinaryIO | Path) -> tuple[dict[str, np.ndarray[Any, Any]]
     with np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     about = json.loads(str(arrays.pop("about")))
-    if "tcp_events.conn" not in arrays:  # an older program's
+    if "tcp_events.conn" not in arrays:
         arrays |= {f"tcp_events.{name}": values for name, values in empty("tcp_events").items()}
     rows: dict[str, int] = {}
     for table in ("connections", "messages", "evidence", "tcp_events"):

@@ -289,8 +289,8 @@ What `tapscope capture --spool DIR` leaves and `tapscope trace DIR` takes, also 
 | `000001-000120.npz` | segments joined into one |
 | `*.part` | being written; never read |
 
-Arrays of a segment: `connections.X`, `messages.X`, `evidence.X` and `tcp_events.X` (absent where an older tapscope
-wrote) with the columns below, and
+Arrays of a segment: `connections.X`, `messages.X`, `evidence.X` and `tcp_events.X` (absent where there were none)
+with the columns below, and
 
 | array | meaning |
 | --- | --- |
