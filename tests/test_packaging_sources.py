@@ -22,13 +22,16 @@ NOT_INSTALLED = re.compile(
     r"\.(c|cpp|hpp|h|md)$|(^|/)meson\.build$|(^|/)(fuzz|bindings)/|__pycache__|\.pyc$|\.so$|(^|/)vapp/vapp$"
 )
 
+# C sources that the testbed compiles where it runs, so that they are part of it.
+COMPILED_THERE = re.compile(r"^testbed/vapp/(annotations\.h|lttng\.c|spans\.h)$")
+
 
 def package_files(folder: str) -> list[str]:
     """Paths, relative to `folder`, of the files in it that belong to the installed package."""
     paths = (
         path.relative_to(ROOT / folder).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file()
     )
-    return sorted(path for path in paths if not NOT_INSTALLED.search(path))
+    return sorted(path for path in paths if COMPILED_THERE.search(path) or not NOT_INSTALLED.search(path))
 
 
 def installed_path(folder: str, path: str) -> str:
