@@ -42,10 +42,6 @@ TAIL = 0.05
 
 FROM_LOG = "log"
 
-START_NS = 3_500_000
-"""A crowd is there for so long before its first packet, as its program starts, and nothing on the wire tells.
-So much it was at most in the runs on which the analysis was developed (docs/findings.md)."""
-
 
 @dataclass(frozen=True)
 class Onset:
@@ -152,14 +148,13 @@ class Pace:
             return None
         mean = float(usual.mean())
         per_ns = mean / int(self._edges_ns[1] - self._edges_ns[0])
-        found = change_point(
+        return change_point(
             times,
             (first_ns, last_ns),
             lambda at: np.asarray(per_ns * (at - first_ns), dtype=np.float64),
             ahead=True,
             dispersion=_dispersion(usual, np.full(len(usual), mean)),
         )
-        return None if found is None else found.or_earlier(START_NS)
 
     @cached_property
     def _asked_ns(self) -> Int:

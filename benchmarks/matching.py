@@ -72,14 +72,14 @@ def _held_connections(arrive: Ints, depart: Ints, free: list[int], busy: list[tu
     return out
 
 
-def generate(calls: int, in_flight: float, content: bool) -> Iterator[Chunk]:
+def generate(calls: int, in_flight: float, content: bool, seed: int = 0) -> Iterator[Chunk]:
     """Chunks of one node's rows with about `calls` children and so many requests in flight on average."""
-    shape = np.random.default_rng(7)
+    shape = np.random.default_rng(7 + 1000 * seed)
     length = shape.integers(1, MOST_CALLS + 1, REQUEST_CLASSES)
     chain = shape.integers(0, CALL_CLASSES, (REQUEST_CLASSES, MOST_CALLS))
     copies = shape.random((REQUEST_CLASSES, MOST_CALLS)) < 0.6
     stay = float((GAP_NS * (length + 1) + ANSWER_NS * length).mean()) * np.exp(SPREAD**2 / 2)
-    rng = np.random.default_rng(11)
+    rng = np.random.default_rng(11 + 1000 * seed)
     free: list[int] = []
     busy: list[tuple[int, int]] = []
     left, now, pushed = calls, 0, 0
@@ -140,7 +140,7 @@ def generate(calls: int, in_flight: float, content: bool) -> Iterator[Chunk]:
         pushed += count
 
 
-def run_stream(calls: int, in_flight: float, content: bool) -> dict[str, float]:
+def run_stream(calls: int, in_flight: float, content: bool, seed: int) -> dict[str, float]:
     """One point of the curves; seconds are CPU, without what it takes to make the rows."""
     stream = _kernel.NodeStream()
     spent, right, count, stay = 0.0, 0, 0, 0
@@ -156,7 +156,7 @@ def run_stream(calls: int, in_flight: float, content: bool) -> dict[str, float]:
 
     first = last = 0
     before = peak_mb()
-    for chunk in generate(calls, in_flight, content):
+    for chunk in generate(calls, in_flight, content, seed):
         begin = time.process_time()
         stream.push(chunk.parents, chunk.children)
         stream.advance(chunk.until_ns)
@@ -180,9 +180,9 @@ def run_stream(calls: int, in_flight: float, content: bool) -> dict[str, float]:
     }
 
 
-def run_baseline(name: str, calls: int, in_flight: float) -> dict[str, float]:
+def run_baseline(name: str, calls: int, in_flight: float, seed: int) -> dict[str, float]:
     """A baseline over the same rows, in one piece."""
-    chunks = list(generate(calls, in_flight, content=False))
+    chunks = list(generate(calls, in_flight, False, seed))
     parents = {k: np.concatenate([c.parents[k] for c in chunks]) for k in ("cls", "arrive", "depart")}
     children = {k: np.concatenate([c.children[k] for c in chunks]) for k in ("cls", "begin", "end")}
     truth = np.concatenate([c.true_parent for c in chunks])
@@ -196,23 +196,23 @@ def run_baseline(name: str, calls: int, in_flight: float) -> dict[str, float]:
     }
 
 
-def _point(kind: str, calls: int, in_flight: float) -> dict[str, float]:
+def _point(kind: str, calls: int, in_flight: float, seed: int) -> dict[str, float]:
     """One measurement in a process of its own, so that memory is its own."""
-    command = [sys.executable, __file__, "--point", kind, str(calls), str(in_flight)]
+    command = [sys.executable, __file__, "--point", kind, str(calls), str(in_flight), "--seed", str(seed)]
     made = subprocess.run(command, check=True, capture_output=True, text=True)
     answer: dict[str, float] = json.loads(made.stdout)
     return answer
 
 
-def line(calls: int, in_flight: float) -> str:
+def line(calls: int, in_flight: float, seed: int) -> str:
     """One line of the table."""
-    with_content, by_time = _point("content", calls, in_flight), _point("timing", calls, in_flight)
+    with_content, by_time = (_point(kind, calls, in_flight, seed) for kind in ("content", "timing"))
     cells = [f"{with_content['calls']:10.0f} {with_content['in_flight']:9.1f}"]
     for made in (with_content, by_time):
         rate = made["calls"] / made["seconds"]
         cells.append(f"{rate:9.0f} {100 * made['right']:6.2f} {made['kept_mb']:6.1f} {made['grown_mb']:7.0f}")
     for name in ("FCFS", "WAP5") if calls <= MOST_FOR_BASELINES else ():
-        made = _point(name, calls, in_flight)
+        made = _point(name, calls, in_flight, seed)
         cells.append(f"{made['calls'] / made['seconds']:9.0f} {100 * made['right']:6.2f}")
     return "  ".join(cells)
 
@@ -224,14 +224,20 @@ def main() -> None:
     )
     parser.add_argument("--calls", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--in-flight", type=float, nargs="*", default=[1, 3, 10, 30, 100, 300, 500])
-    parser.add_argument("--point", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help="of the node and its calls")
+    parser.add_argument(
+        "--point",
+        nargs=3,
+        metavar=("KIND", "CALLS", "IN_FLIGHT"),
+        help="one measurement, as JSON; KIND: content, timing, FCFS or WAP5",
+    )
     args = parser.parse_args()
     if args.point:
         kind, calls, in_flight = args.point[0], int(args.point[1]), float(args.point[2])
         if kind in ("content", "timing"):
-            print(json.dumps(run_stream(calls, in_flight, kind == "content")))
+            print(json.dumps(run_stream(calls, in_flight, kind == "content", args.seed)))
         else:
-            print(json.dumps(run_baseline(kind, calls, in_flight)))
+            print(json.dumps(run_baseline(kind, calls, in_flight, args.seed)))
         return
     print(machine())
     print(f"{'':20}  {'with content':^31}  {'by time and class':^31}  {'FCFS':^16}  {'WAP5-style':^16}")
@@ -239,9 +245,9 @@ def main() -> None:
     theirs = f"{'calls/s':>9} {'% ok':>6}"
     print(f"{'calls':>10} {'in flight':>9}  {ours}  {ours}  {theirs}  {theirs}")
     for calls in args.calls:
-        print(line(calls, 10), flush=True)
+        print(line(calls, 10, args.seed), flush=True)
     for in_flight in args.in_flight:
-        print(line(100_000, in_flight), flush=True)
+        print(line(100_000, in_flight, args.seed), flush=True)
     print(
         "kept: rows that wait, at most (10^6 bytes); grown: peak memory above that at the start (2^20 bytes)."
     )

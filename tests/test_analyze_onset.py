@@ -99,8 +99,6 @@ def test_a_crowd_began_with_its_first_connections_not_with_the_requests_that_got
     assert arrived is not None
     assert abs(connected.at_ns - 6 * SECOND) < 5 * MS
     assert abs(arrived.at_ns - 6 * SECOND - 50 * MS) < 10 * MS
-    # The crowd's program may have been started a little before.
-    assert connected.low_ns < 6 * SECOND - 3 * MS
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])

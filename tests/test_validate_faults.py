@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from simulator import NODE_NAMES, START_NS, simulate
 
+from tapscope.analyze.findings import findings
 from tapscope.cli.main import run
 from tapscope.store.errors import ExitCode, TapscopeError
+from tapscope.store.runfile import RunFile
 from tapscope.validate import fault_tables, faults, outside
 
 SECOND = 1_000_000_000
@@ -64,6 +66,21 @@ def test_wrong_claims_are_counted_against_the_findings(path, tmp_path) -> None:
     assert {name: one["caused"] for name, one in told["by_length"].items() if one["caused"]} == {
         "200 to 400 ms": 2
     }
+
+
+def test_the_record_of_a_crowd_may_be_early_by_its_programs_start(path, tmp_path) -> None:
+    def holds(kind: str, before_s: float) -> bool | None:
+        caused = record(tmp_path, [(at - before_s, 5.3, NODE_NAMES[2], kind)])
+        (judged,) = faults.validate(path, caused).faults
+        return judged.cause_interval_holds
+
+    with RunFile.open(path) as opened:
+        began = findings(opened)[0].began
+    assert began is not None
+    at = (began.low_ns - START_NS) / SECOND
+    assert [holds(kind, -0.0001) for kind in ("stop", "pool")] == [True, True]
+    assert [holds(kind, 0.003) for kind in ("stop", "pool")] == [False, True]
+    assert not holds("pool", 0.004)
 
 
 def test_what_a_fault_leaves_behind_is_neither_found_nor_false(path, tmp_path) -> None:

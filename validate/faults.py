@@ -32,6 +32,10 @@ AFTERMATH_NS = 1_500_000_000
 """What begins later than SLACK_NS, but within this time after a fault, is neither found nor false: clients
 whose SYNs were dropped come again after a second, all at once."""
 
+EARLY_NS = {"overflow": 3_500_000, "pool": 3_500_000}
+"""By how much a record's begin may be too early, by kind: the program that makes a crowd notes it, and
+has its visitors' first packet out 2 to 4 ms later."""
+
 RIGHT = {
     "stop": "node stood still",
     "gc": "garbage collection",
@@ -160,6 +164,7 @@ def _fault(row: Caused, found: list[Finding], names: list[str], addresses: dict[
     node = names[one.origin].partition(":")[0] if one.origin >= 0 else ""
     began_ns = one.episode.begin_ns if one.began is None else one.began.at_ns
     same_log = row.kind == "gc" and one.began is not None and one.began.signs == FROM_LOG
+    latest_ns = row.begin_ns + EARLY_NS.get(row.kind, 0)
     return Fault(
         *row,
         found=best,
@@ -169,7 +174,9 @@ def _fault(row: Caused, found: list[Finding], names: list[str], addresses: dict[
         onset_error_ns=one.episode.begin_ns - row.begin_ns,
         cause_error_ns=None if same_log else began_ns - row.begin_ns,
         cause_interval_holds=(
-            None if same_log or one.began is None else one.began.low_ns <= row.begin_ns <= one.began.high_ns
+            None
+            if same_log or one.began is None
+            else one.began.low_ns <= latest_ns and row.begin_ns <= one.began.high_ns
         ),
     )
 

@@ -9,22 +9,15 @@
 #include <vector>
 
 #include "dissect/conversation.hpp"
+#include "expect.hpp"
 #include "record.hpp"
 
 namespace tapscope::test {
-
-inline int failures = 0;
 
 inline void expect_equal(const std::string& actual, const std::string& expected, const std::string& what) {
     if (actual == expected) return;
     std::fprintf(stderr, "FAILED %s\n--- expected\n%s\n--- actual\n%s\n", what.c_str(), expected.c_str(),
                  actual.c_str());
-    ++failures;
-}
-
-inline void expect(bool condition, const std::string& what) {
-    if (condition) return;
-    std::fprintf(stderr, "FAILED %s\n", what.c_str());
     ++failures;
 }
 

@@ -6,17 +6,13 @@
 #include <cstdlib>
 #include <vector>
 
+#include "expect.hpp"
+
 using namespace tapscope::match;
+using tapscope::test::expect;
+using tapscope::test::failures;
 
 namespace {
-
-int failures = 0;
-
-void expect(bool right, const char* what) {
-    if (right) return;
-    std::fprintf(stderr, "not so: %s\n", what);
-    ++failures;
-}
 
 // Two requests, either of which may have made the call: one answers before its connection is used again, one later.
 Hold learned(int by_the_first, int by_the_second) {

@@ -6,17 +6,13 @@
 #include <cstdlib>
 #include <random>
 
+#include "expect.hpp"
+
 using namespace tapscope::match;
+using tapscope::test::expect;
+using tapscope::test::failures;
 
 namespace {
-
-int failures = 0;
-
-void expect(bool right, const char* what) {
-    if (right) return;
-    std::fprintf(stderr, "not so: %s\n", what);
-    ++failures;
-}
 
 // Few enough that nothing is beyond the ends of a list, and little enough that nothing is beyond the window.
 constexpr std::int32_t kConnections = 5;

@@ -7,19 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "expect.hpp"
 #include "sharded.hpp"
 
 using namespace tapscope;
+using tapscope::test::expect;
+using tapscope::test::failures;
 
 namespace {
-
-int failures = 0;
-
-void expect(bool holds, const std::string& what) {
-    if (holds) return;
-    std::fprintf(stderr, "FAILED: %s\n", what.c_str());
-    ++failures;
-}
 
 // A pcap file of HTTP exchanges on many connections at once; some packets come twice, late or never, and some are no
 // TCP segments.

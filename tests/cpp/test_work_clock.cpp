@@ -7,17 +7,13 @@
 #include <cstdlib>
 #include <random>
 
+#include "expect.hpp"
+
 using namespace tapscope::match;
+using tapscope::test::expect;
+using tapscope::test::failures;
 
 namespace {
-
-int failures = 0;
-
-void expect(bool right, const char* what) {
-    if (right) return;
-    std::fprintf(stderr, "not so: %s\n", what);
-    ++failures;
-}
 
 // Requests with one call each. Their first gaps are work that is shared by all that work (`shared`), or plain waits.
 struct World {

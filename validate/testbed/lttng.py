@@ -19,7 +19,7 @@ NEEDS = ("gcc", "lttng", "lttng-sessiond", "babeltrace2", "lttng-ust")
 EVENTS = "zipkin:*"
 
 
-def library(paths: Paths, folder: Path) -> Path:
+def compiled(paths: Paths, folder: Path) -> Path:
     """The library that makes events of annotations; compiled into `folder` once."""
     made = folder / "libspans.so"
     if not made.exists():

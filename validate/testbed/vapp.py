@@ -73,7 +73,7 @@ class Vapp(Server):
         argv += ["--dispatcher"] if self.dispatcher else []
         if options.record_spans:
             tier = next(name for name, hosts in TIERS.items() if self.host in hosts)
-            argv += ["--service", tier, "--annotate", str(lttng.library(bench.paths, bench.scratch))]
+            argv += ["--service", tier, "--annotate", str(lttng.compiled(bench.paths, bench.scratch))]
         self.process = bench.launcher.start(self.host, f"vapp-{self.host}", argv)
         log = self.process.log
         wait_until(lambda: b"is ready" in log.read_bytes(), self.process, 15, self.title)

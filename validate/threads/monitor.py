@@ -41,6 +41,7 @@ _TIER_OF = {
     Protocol.AVATICA: "middle",
     Protocol.CJDBC: "middle",
     Protocol.MYSQL: "db",
+    Protocol.POSTGRES: "db",
 }
 """Tier of a server by the protocol in which it is called; of HTTP, when those who call it serve nobody."""
 
