@@ -121,6 +121,41 @@ def test_a_log_that_is_cut_off_is_compared_up_to_there(traced, whole, logs):
     assert db.agrees_with
 
 
+def test_a_cut_table_that_is_not_in_order_of_time_decides_nothing(traced, logs):
+    """An export thread by thread: what is behind the cut may be of any time."""
+
+    def by_thread(lines: list[str]) -> list[str]:
+        names = lines[0].rstrip("\n").split("\t")
+        thread = names.index("thread_id")
+        return [lines[0], *sorted(lines[1:], key=lambda line: line.split("\t")[thread])]
+
+    path = logs / "mariadb" / "slow_log.tsv"
+    edit(path, by_thread)
+    assert validate(traced, logs).failures == [], "the order alone changes nothing"
+    text = path.read_bytes()
+    path.write_bytes(text[: len(text) * 2 // 3])
+    found = validate(traced, logs)
+    assert (found.verdict, found.failures) == ("undecided", [])
+    assert found.undecided == ["db: only 0 windows could be compared, 20 are needed"]
+    assert found.tiers[2].windows_left_out["log_loss"] > 300
+
+
+def test_an_empty_log_is_named_and_its_tier_is_not_passed_over(traced, whole, logs):
+    (logs / "apache" / "error.log").write_text("")
+    assert validate(traced, logs).verdict == whole.verdict, "no errors are no loss"
+    (logs / "apache" / "access.log").write_text("")
+    found = validate(traced, logs)
+    assert found.verdict == "undecided"
+    assert found.undecided == [f"web or app: {logs / 'apache' / 'access.log'} is empty"]
+
+
+def test_what_was_odd_is_said_where_people_read(traced, logs):
+    edit(logs / "apache" / "access.log", lambda lines: [*lines, *lines[10:30]])
+    (title, _, rows) = validate(traced, logs).tables()[-1]
+    assert title == "What was odd, and was counted"
+    assert ["events.duplicate_line", 20, ""] in rows
+
+
 def test_a_rotated_log_is_one_log_and_a_line_in_both_parts_is_one_line(traced, whole, logs):
     path = logs / "apache" / "access.log"
     lines = lines_of(path)

@@ -88,6 +88,7 @@ class EventCalls:
     hosts, request_ids, commands : what the index columns mean
     sources  : one dict per file: path, monitor, tier, host, bytes, lines, calls, first_ns, last_ns, zone,
         detail
+    empty    : (path, tiers it may be of) of every file without a byte whose name promises a log of calls
     counters : (name, value, unit) of every oddity; names begin with "events."
     """
 
@@ -99,6 +100,7 @@ class EventCalls:
     request_ids: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     sources: list[dict[str, Any]] = field(default_factory=list)
+    empty: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     counters: list[tuple[str, int, str]] = field(default_factory=list)
 
     def tiers(self) -> list[str]:
@@ -255,6 +257,7 @@ class Collector:
     marks: Growing = field(default_factory=lambda: Growing(MARK))
     gaps: Growing = field(default_factory=lambda: Growing(LOG_GAP))
     sources: list[dict[str, Any]] = field(default_factory=list)
+    empty: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
     def count(self, name: str, value: int = 1) -> None:

@@ -114,6 +114,8 @@ def _recognised(directory: Path, collector: Collector, more: Sequence[Path]) -> 
         promised = [form for form in FORMATS if form.family.match(stem(path))]
         if not first:
             collector.count("empty_file", 1 if promised else 0)
+            tiers = {form.tier for form in promised} if apache.ERROR not in promised else ()
+            collector.empty += [(str(path), tuple(sorted(tiers, key=TIERS.index)))] if tiers else []
             continue
         place = next((i for i, form in enumerate(FORMATS) if form.recognise(first)), -1)
         if place >= 0:
@@ -151,6 +153,7 @@ def _joined(collector: Collector, zone: str | None) -> EventCalls:
         request_ids=collector.request_ids.texts,
         commands=collector.commands.texts,
         sources=collector.sources,
+        empty=collector.empty,
         counters=collector.counters(),
     )
 

@@ -32,7 +32,12 @@ SURE_HEAD = [f"edges of {SURE:g} and more", "wrong of those"]
 def tables(validation: Validation) -> list[Table]:
     """The tables that have rows, in the order in which they are shown."""
     found = [*_agreement(validation), *([] if validation.paths is None else path_tables(validation.paths))]
+    found.append(("What was odd, and was counted", ["name", "value", "unit"], _counted(validation)))
     return [table for table in found if table[2]]
+
+
+def _counted(validation: Validation) -> list[list[Any]]:
+    return [[name, value, unit] for name, value, unit in validation.counters if value]
 
 
 def span_tables(found: SpanAccuracy) -> list[Table]:

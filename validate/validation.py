@@ -304,6 +304,9 @@ def _verdict(result: Validation, logs: EventCalls) -> None:
     for name in logs.tiers():
         if name not in {each.tier for each in result.tiers}:
             result.undecided.append(f"{name}: no node of the run goes with this log")
+    for path, promised in logs.empty:
+        if not set(promised) <= set(logs.tiers()):
+            result.undecided.append(f"{' or '.join(promised)}: {path} is empty")
 
 
 def _by_threads(run: RunFile, seen: tap.Tap, folder: Path, clients: list[Path]) -> monitor.ThreadMonitor:

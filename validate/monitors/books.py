@@ -21,6 +21,9 @@ from tapscope.validate.monitors.lines import (
 RECORD_CHARACTERS = 1 << 20
 """A record of several lines that is longer (a bulk INSERT) is not kept whole."""
 
+OUT_OF_ORDER = 0.1
+"""A line that stands so much of a file's time behind a later one: the file is not in order of time."""
+
 
 class Books:
     """What is noted about one log file: its calls' stays, its unreadable lines, and the times that these may
@@ -38,7 +41,7 @@ class Books:
         nothing = np.empty(0, dtype=np.int64)
         self._stays: list[tuple[Ints, Ints, Ints]] = [(nothing, nothing, nothing)]
         self._lost: list[Ints] = [nothing]
-        self._truncated = collector.counts.get("truncated_last_line", 0)
+        self._cuts = self._cut_files()
 
     def add(self, line: Ints, arrive_ns: Ints, depart_ns: Ints) -> None:
         """Calls that were stored, with the numbers of their lines in ascending order; departure -1: not
@@ -59,11 +62,12 @@ class Books:
             first = int(lost[0])
             text = next(text for number, text in lines(file.path) if number == first)
             raise wrong_format(file.path, first, text, self._form.expected)
-        if collector.counts.get("truncated_last_line", 0) > self._truncated:
+        is_cut = self._cut_files() > self._cuts
+        if is_cut:
             self.lines += 1
             lost = np.append(lost, self.lines)
         if len(line) and len(lost):
-            self._add_gaps(np.searchsorted(line, lost), arrive, depart)
+            self._add_gaps(np.searchsorted(line, lost), arrive, depart, is_cut)
         stamps = np.concatenate([arrive, depart])
         stamps = stamps[stamps >= 0]
         collector.sources.append(
@@ -83,13 +87,26 @@ class Books:
             }
         )
 
-    def _add_gaps(self, place: Ints, arrive: Ints, depart: Ints) -> None:
+    def _cut_files(self) -> int:
+        counts = self._collector.counts
+        return counts.get("truncated_last_line", 0) + counts.get("truncated_compressed_file", 0)
+
+    def _add_gaps(self, place: Ints, arrive: Ints, depart: Ints, is_cut: bool) -> None:
         """A lost line departed between its neighbours (servers log at departure) and stayed as long as most
-        calls do. place : of every lost line, how many calls stand in front of it."""
+        calls do. place : of every lost line, how many calls stand in front of it.
+
+        What followed the end of a file that was cut (the last of the lost lines) departed later than its
+        lines, if they stand in order of time. If they do not, as in a table that was exported thread by
+        thread, calls of any time are missing.
+        """
         lengths = (depart - arrive)[depart >= 0]
         usual = int(np.percentile(lengths, 99)) if len(lengths) else 0
         left = np.maximum(arrive, depart)
         before, after = left[np.maximum(place - 1, 0)], left[np.minimum(place, len(left) - 1)]
+        if is_cut:
+            latest = np.maximum.accumulate(left)
+            in_order = (latest - left).max() <= OUT_OF_ORDER * (latest[-1] - left.min())
+            before[-1], after[-1] = latest[-1] if in_order else left.min(), latest[-1]
         columns: dict[str, Cells] = {"tier": TIERS.index(self._form.tier), "source": self.source}
         columns["begin_ns"] = np.minimum(before, after) - usual
         columns["end_ns"] = np.maximum(before, after) + usual
