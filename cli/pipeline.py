@@ -50,6 +50,7 @@ class TraceOptions:
     """Of the servers: parents are told by them, and nothing is matched,"""
     match_rest: bool = False
     """but for what they do not tell, where this is wanted."""
+    match: bool = True
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
@@ -64,6 +65,7 @@ class TraceOptions:
             "self_check": self.self_check,
             "thread_logs": [str(path) for path in self.thread_logs],
             "match_rest": self.match_rest,
+            "match": self.match,
         }
 
 
@@ -200,7 +202,7 @@ def reconstruct(
 
     made = reconstruction.trace(
         captured,
-        options.evidence,
+        options.evidence if options.match else None,
         min_probability=options.min_probability,
         progress=told(progress, "matching calls"),
     )

@@ -71,7 +71,8 @@ def summary(record: Mapping[str, Any]) -> None:
 
     nodes(record["nodes"])
     hosts = ", ".join(record["hosts"]) or "none"
-    print(f"{record['calls']} calls in {record['traces']} traces; host logs of: {hosts}")
+    traces = f"in {record['traces']} traces" if record["matched"] else "that were not matched"
+    print(f"{record['calls']} calls {traces}; host logs of: {hosts}")
     if expected := expected_line(record["expected"]):
         print(expected)
     print(loss_line(record["loss"]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from tapscope.capture import CaptureTables
 from tapscope.reconstruct import pair, topology, traces
-from tapscope.reconstruct.match.links import links
+from tapscope.reconstruct.match.links import links, unmatched
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table, check
 
@@ -45,15 +45,18 @@ class Reconstruction:
 
 def trace(
     tables: CaptureTables,
-    mode: EvidenceMode = EvidenceMode.ALL,
+    mode: EvidenceMode | None = EvidenceMode.ALL,
     *,
     min_probability: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reconstruction:
-    """Rebuild calls, links and traces from captured messages. `progress(done, total)` counts nodes."""
+    """Rebuild calls, links and traces from captured messages. `progress(done, total)` counts nodes. Without a
+    `mode` nothing is matched: calls whose client serves others are of unknown origin."""
     found = topology.find(
         pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses
     )
+    if mode is None:
+        return assemble(found, unmatched(found.calls), {})
     made, counters = links(
         found.calls, tables.evidence, mode, min_probability=min_probability, progress=progress
     )

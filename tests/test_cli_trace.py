@@ -17,7 +17,7 @@ from tapscope.analyze.load import loads
 from tapscope.cli import pipeline
 from tapscope.cli.inputs import find_inputs
 from tapscope.cli.main import run
-from tapscope.store.codes import Protocol
+from tapscope.store.codes import LinkKind, Protocol
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 
@@ -89,6 +89,31 @@ def test_options_reach_the_stages_and_are_recorded(tmp_path):
         assert stored.count("evidence") > 0
         links = stored.read_table("links")
         assert (links["probability"][links["parent"] >= 0] >= 0.5).all()
+
+
+def test_without_matching_calls_and_loads_are_the_same_and_parents_are_open(tmp_path, capsys):
+    with traced(tmp_path) as stored:
+        matched = {name: stored.read_table(name) for name in ("calls", "loads", "links")}
+    capsys.readouterr()
+    with traced(tmp_path, "--no-match", "--force") as stored:
+        out = capsys.readouterr().out
+        for name in ("calls", "loads"):
+            for column, values in stored.read_table(name).items():
+                if (name, column) not in {("loads", "work")}:
+                    np.testing.assert_array_equal(values, matched[name][column], err_msg=f"{name}.{column}")
+        kind = stored.read_table("links")["kind"]
+        assert stored.meta("expected") is None
+    assert "calls that were not matched" in out
+    roots = matched["links"]["kind"] == LinkKind.ROOT
+    assert (kind[roots] == LinkKind.ROOT).all()
+    assert (kind[~roots] == LinkKind.UNKNOWN).all()
+    assert run(["report", str(tmp_path / "run.db"), "-o", str(tmp_path / "report.html")]) == ExitCode.DONE
+    assert "there are no transactions" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_without_matching_nothing_that_gives_parents_is_taken(tmp_path):
+    words = ["trace", str(CAPTURE), "-o", str(tmp_path / "run.db"), "--no-match", "--thread-log", str(tmp_path)]
+    assert run(words) == ExitCode.USAGE
 
 
 def test_no_raw_text_is_stored_unless_asked_for(tmp_path):

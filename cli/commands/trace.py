@@ -84,6 +84,12 @@ from tapscope.store.codes import EvidenceMode
     "matched after all, with a probability below 1.",
 )
 @click.option(
+    "--match/--no-match",
+    default=True,
+    show_default=True,
+    help="Find the parent of every call. Without: calls, response times and queue lengths only.",
+)
+@click.option(
     "--self-check/--no-self-check",
     default=True,
     show_default=True,
@@ -108,6 +114,7 @@ def trace(
     spans: tuple[Path, ...],
     thread_logs: tuple[Path, ...],
     match_rest: bool,
+    match: bool,
     self_check: bool,
     force: bool,
     as_json: bool,
@@ -118,8 +125,8 @@ def trace(
     run directory: then the captures in it are read, the host logs in its hosts/ are loaded, and its
     manifest.json describes the run. Event logs are not touched; compare with them by `tapscope validate`.
     With --spans a table of calls is matched instead, each service by its own clock (of a CTF trace the
-    parents are known). With --thread-log
-    the parents are not matched but read off logs of the servers' threads.
+    parents are known). With --thread-log the parents are not matched but read off logs of the servers'
+    threads.
 
     Prints a table of the nodes found, how much to expect right, and what the tap lost. Exit status 3: done,
     but too much is missing or not understood.
@@ -139,6 +146,8 @@ def trace(
         raise click.UsageError("Thread logs go with packets: give either --thread-log or --spans.")
     if match_rest and not thread_logs:
         raise click.UsageError("--match-rest is about what --thread-log leaves open; give both.")
+    if not match and (spans or thread_logs):
+        raise click.UsageError("--no-match is for packets alone: --spans and --thread-log give parents.")
     options = pipeline.TraceOptions(
         EvidenceMode[evidence.upper()],
         min_probability,
@@ -150,10 +159,11 @@ def trace(
         tls_keylog_wait_ns,
         reorder_window,
         follow,
-        self_check and not thread_logs,
+        self_check and match and not thread_logs,
         threads,
         thread_logs,
         match_rest,
+        match,
     )
     with progress_bar() as progress:
         if spans:

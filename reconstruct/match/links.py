@@ -31,17 +31,9 @@ def links(
     `made`: the times of the same calls by their callers' clocks (see match_node), where nodes have clocks of
     their own; then the start and end of a node's capture are those of its own clock.
     """
-    n = len(calls["arrive_ns"])
-    out: Table = {
-        "child": np.arange(n, dtype=np.int64),
-        "parent": np.full(n, -1, dtype=np.int64),
-        "kind": np.full(n, LinkKind.ROOT, dtype=np.uint8),
-        "probability": np.ones(n, dtype=np.float64),
-        "runner_up": np.full(n, -1, dtype=np.int64),
-        "runner_up_probability": np.zeros(n, dtype=np.float64),
-    }
+    out = _roots(len(calls["arrive_ns"]))
     counters = {"match.pairs_too_large": 0, "match.parents_given_up": 0, "match.circles": 0}
-    if n == 0:
+    if len(out["child"]) == 0:
         return out, counters
     calls = {**calls, "conn": lent_connections(calls, evidence)}
     tokens = TokenIndex.build(evidence, mode)
@@ -78,3 +70,21 @@ def links(
     out["parent"][weak] = -1
     out["kind"][weak] = LinkKind.UNKNOWN
     return out, counters
+
+
+def unmatched(calls: Table) -> Table:
+    """Links where nothing is matched: calls made by a node that serves nothing are roots, others UNKNOWN."""
+    out = _roots(len(calls["arrive_ns"]))
+    out["kind"][np.isin(calls["client_node"], calls["server_node"])] = LinkKind.UNKNOWN
+    return out
+
+
+def _roots(n: int) -> Table:
+    return {
+        "child": np.arange(n, dtype=np.int64),
+        "parent": np.full(n, -1, dtype=np.int64),
+        "kind": np.full(n, LinkKind.ROOT, dtype=np.uint8),
+        "probability": np.ones(n, dtype=np.float64),
+        "runner_up": np.full(n, -1, dtype=np.int64),
+        "runner_up_probability": np.zeros(n, dtype=np.float64),
+    }

@@ -59,11 +59,12 @@ def testbed_run(words: Sequence[str], out: Path, lock: Path | None, say: Say) ->
         _tool(["testbed", "run", *words, "-o", str(out)], out.with_suffix(".run.log"), say)
 
 
-def traced(folder: Path, say: Say, *, again: bool = False) -> Path:
-    """Run file of a run directory, beside it."""
+def traced(folder: Path, say: Say, *, again: bool = False, match: bool = True) -> Path:
+    """Run file of a run directory, beside it; without `match` its calls have no parents."""
     path = folder.with_suffix(".db")
     if again or not _complete(path):
-        _tool(["trace", str(folder), "-o", str(path), "--force"], folder.with_suffix(".trace.log"), say)
+        words = ["trace", str(folder), "-o", str(path), "--force", *([] if match else ["--no-match"])]
+        _tool(words, folder.with_suffix(".trace.log"), say)
     return path
 
 

@@ -70,7 +70,7 @@ def study(
             options = [*words, *(factor.on if side == "on" else factor.off), "--seed", str(seed + pair - 1)]
             say(f"pair {pair} of {pairs}: {side}")
             campaign.testbed_run(options, folder, lock, say)
-            sides[side].append(campaign.traced(folder, say) if factor.tapped else folder)
+            sides[side].append(campaign.traced(folder, say, match=False) if factor.tapped else folder)
     found = comparison.compare(sides["off"], sides["on"])
     try:
         (out / RESULT).write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
