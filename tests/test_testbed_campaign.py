@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,12 +31,17 @@ def recorded(folder: Path, seed: int, took_ms: list[float]) -> None:
     (folder / "users" / "requests.csv").write_text("\n".join(["start_ns,end_ns", *rows]) + "\n")
 
 
+def planned(users: int) -> dict[str, Any]:
+    """What a folder with a study of the mirror says that it is for."""
+    run = ["--users", str(users)]
+    return {"what": "mirror", "off": ["--no-mirror"], "on": ["--mirror"], "run": run, "seed": 11}
+
+
 @pytest.fixture
 def finished(tmp_path) -> Path:
     """A study of which every run is done; the mirror costs 1 ms, what a pair shares is more."""
     out = tmp_path / "study"
-    plan = {"what": "mirror", "run": ["--users", "5"], "seed": 11}
-    campaign.keep_plan(out, plan, study.PLAN)
+    campaign.keep_plan(out, planned(5), study.PLAN)
     for pair in range(1, 6):
         recorded(out / f"off-{pair:02}", 10 + pair, [10.0 + pair, 12.0 + pair])
         recorded(out / f"on-{pair:02}", 10 + pair, [11.0 + pair, 13.0 + pair + 0.01 * pair])
@@ -180,7 +186,7 @@ def test_a_sweep_with_thread_logs_has_a_table_of_its_own(swept, tmp_path):
 def test_studies_of_one_thing_are_one_table_by_workload(swept, finished, tmp_path):
     study.study("mirror", 5, ["--users", "5"], finished, seed=11)
     heavier = tmp_path / "heavier"
-    campaign.keep_plan(heavier, {"what": "mirror", "run": ["--users", "50"], "seed": 11}, study.PLAN)
+    campaign.keep_plan(heavier, planned(50), study.PLAN)
     for pair in range(1, 4):
         recorded(heavier / f"off-{pair:02}", 10 + pair, [20.0 + pair, 22.0 + pair])
         recorded(heavier / f"on-{pair:02}", 10 + pair, [24.0 + pair, 26.0 + pair + 0.01 * pair])

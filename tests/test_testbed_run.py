@@ -183,6 +183,25 @@ def test_the_slow_log_has_every_statement_with_an_id(ran: Ran) -> None:
     assert logged == on_wire
 
 
+def test_without_truth_the_monitors_log_and_statements_are_as_the_application_wants_them(
+    tmp_path: Path,
+) -> None:
+    """So that a study measures the event monitors, and nothing that only the testbed does."""
+    options = Options(
+        users=10, seconds=3, seed=5, think_s=0.3, warmup_s=2, rampdown_s=1, statements="prepared", truth=False
+    )
+    folder = tmp_path / "run"
+    manifest = run.run(options, folder)
+    assert manifest["requests"]["in_run_phase"] > 20
+    assert not (folder / "truth" / "calls.csv.gz").exists()
+    assert not (folder / "events" / "tomcat" / "checkouts.tsv").exists()
+    assert len(rows(folder / "events" / "tomcat" / "statements.tsv", "\t")) > 20
+    logged = [line["sql_text"] for line in rows(folder / "events" / "mariadb" / "slow_log.tsv", "\t")]
+    assert any("WHERE" in text for text in logged)
+    assert [text for text in logged if "<> ''" in text] == []
+    assert manifest["scrub"]["ids_left"] == 0 < manifest["scrub"]["ids"]
+
+
 def test_log_times_agree_with_the_wire(quiet: Ran) -> None:
     """One clock: a servlet begins after its AJP request and ends about when the user has the answer."""
     wire = {c["request_id"]: int(c["ts_ns"]) for c in quiet.of("ajp")}

@@ -191,6 +191,12 @@ def _listed() -> str:
     help="off: no request ids, logs or truth. logs: the servers' own. all: our agents' too, and ids in SQL.",
 )
 @set_option(
+    "--truth/--no-truth",
+    default=True,
+    help="Without: no truth/calls.csv.gz, and the board does nothing for it (ids in prepared statements, a "
+    "log of checkouts): for what the event monitors alone cost.",
+)
+@set_option(
     "--mirror/--no-mirror",
     default=True,
     help="Without the mirror there is no capture and no truth: what the tap itself costs the servers.",

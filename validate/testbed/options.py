@@ -54,6 +54,7 @@ class Options:
     fault_every_s: float = 4.0
     fault_ms: tuple[int, int] | None = None
     monitors: str = "all"
+    truth: bool = True
     database_log: str = "slow_log"
     mirror: bool = True
     midstream: bool = False

@@ -197,8 +197,7 @@ class _Session:
             shutil.rmtree(out / "events", ignore_errors=True)
         self._write_faults()
         if tap is not None:
-            self.say("truth")
-            self._truth(counters)
+            self._keep_capture(counters)
 
     def _record_hosts(self) -> list[Process]:
         started = []
@@ -302,16 +301,20 @@ class _Session:
             self.faults += [p for p in collections(gc_log, gc_log.parent.name) if begin <= p.end_ns < end]
         faults.write(self.faults, self.out / faults.RECORD)
 
-    def _truth(self, counters: dict[str, int]) -> None:
+    def _keep_capture(self, counters: dict[str, int]) -> None:
+        """Finds the truth in the capture, if it is wanted, and keeps the capture without its ids."""
         out = self.out
         with (out / "users" / "requests.csv").open() as file:
             asked = {row["request_id"] for row in csv.DictReader(file)} - {""}
         ids = parts.with_parts(asked, self.scenario.parts)
         capture = read(self.raw)
-        holders = self.scenario.holders(capture, self.bench, self.servers)
-        found = truth.extract(capture, ids, self.scenario.protocols, holders, bool(self.scenario.parts))
+        if self.options.truth:
+            self.say("truth")
+            holders = self.scenario.holders(capture, self.bench, self.servers)
+            found = truth.extract(capture, ids, self.scenario.protocols, holders, bool(self.scenario.parts))
+            truth.write(found, out / "truth" / "calls.csv.gz")
+            self.manifest["truth"] = found.summary
         capture.data.close()
-        truth.write(found, out / "truth" / "calls.csv.gz")
         self.manifest["capture"] = {
             **counters,
             "packets_in_file": capture.packets,
@@ -319,7 +322,6 @@ class _Session:
             "cut": capture.cut,
             "bytes": self.raw.stat().st_size,
         }
-        self.manifest["truth"] = found.summary
         self.say("scrubbing")
         done = scrub.scrub(self.raw, out / "capture" / "tap.pcap", ids)
         self.manifest["scrub"] = done.record()

@@ -35,7 +35,9 @@ class Factor:
 
 FACTORS = {
     "monitors": Factor(
-        "the event monitors of all servers, with request ids", ("--monitors", "off"), ("--monitors", "all")
+        "the event monitors of all servers, with request ids",
+        ("--monitors", "off", "--no-truth"),
+        ("--monitors", "all", "--no-truth"),
     ),
     "mirror": Factor(
         "the tap itself: mirror port and capture", ("--no-mirror",), ("--mirror",), tapped=False
@@ -62,16 +64,17 @@ def study(
     the order. More pairs can be added to a study later. Raises TapscopeError when a run fails.
     """
     factor = FACTORS[what]
-    campaign.keep_plan(out, {"what": what, "run": list(words), "seed": seed}, PLAN)
-    sides: dict[str, list[Path]] = {"off": [], "on": []}
+    sides = {"off": list(factor.off), "on": list(factor.on)}
+    campaign.keep_plan(out, {"what": what, **sides, "run": list(words), "seed": seed}, PLAN)
+    runs: dict[str, list[Path]] = {"off": [], "on": []}
     for pair in range(1, pairs + 1):
         for side in order(seed, pair):
             folder = out / f"{side}-{pair:02}"
-            options = [*words, *(factor.on if side == "on" else factor.off), "--seed", str(seed + pair - 1)]
+            options = [*words, *sides[side], "--seed", str(seed + pair - 1)]
             say(f"pair {pair} of {pairs}: {side}")
             campaign.testbed_run(options, folder, lock, say)
-            sides[side].append(campaign.traced(folder, say, match=False) if factor.tapped else folder)
-    found = comparison.compare(sides["off"], sides["on"])
+            runs[side].append(campaign.traced(folder, say, match=False) if factor.tapped else folder)
+    found = comparison.compare(runs["off"], runs["on"])
     try:
         (out / RESULT).write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
     except OSError as error:

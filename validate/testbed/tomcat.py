@@ -124,6 +124,7 @@ def _context_xml(options: Options, webapp: Path, source: _Source) -> str:
   <Parameter name="collect-every-ms" value="{int(options.collect_every_s * 1000)}"/>
   <Parameter name="collect-seed" value="{options.seed}"/>
   <Parameter name="work" value="{options.work}"/>
+  <Parameter name="truth" value="{str(options.truth).lower()}"/>
   <Resource name="jdbc/board" auth="Container" type="javax.sql.DataSource"
             factory="org.apache.tomcat.jdbc.pool.DataSourceFactory" driverClassName="{source.driver}"
             url={quoteattr(source.url)} username="{USER}" password="{PASSWORD}"

@@ -13,7 +13,7 @@ public final class Board implements ServletContextListener {
 
     private Pauses pauses;
     DataSource dataSource;
-    /** Who had which pooled connection when: the testbed's own log. Null when the agent is off. */
+    /** Who had which pooled connection when: the testbed's own log, for the truth. Null when none is wanted. */
     Recorder.Rows checkouts;
     /** True: a connection is held until the request ends. False: it goes back after each group of statements. */
     boolean holdConnection;
@@ -43,7 +43,7 @@ public final class Board implements ServletContextListener {
             pauses = new Pauses(Integer.parseInt(context.getInitParameter("ballast-mib")),
                     Long.parseLong(context.getInitParameter("collect-every-ms")),
                     Long.parseLong(context.getInitParameter("collect-seed")));
-            checkouts = Recorder.enabled()
+            checkouts = Recorder.enabled() && Boolean.parseBoolean(context.getInitParameter("truth"))
                     ? Recorder.open("checkouts.tsv", "request_id", "thread_id", "connection", "borrow_us", "return_us")
                     : null;
         } catch (Exception e) {

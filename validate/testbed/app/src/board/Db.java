@@ -19,7 +19,8 @@ import tapscope.agent.Clock;
  * that all are prepared, {@code text*} does so as well; only an INSERT has no place for the id then.
  * The request id travels as a comment at the end of a text statement, which the agent's driver puts there, and as one
  * more bound string of a prepared one: the marker {@code {id}} in the SQL stands for the condition that binds it.
- * Without the agent neither is sent.
+ * Without the agent neither is sent; where no truth is wanted prepared statements stay as they are, because the
+ * condition is evaluated for every row.
  */
 final class Db implements AutoCloseable {
     /** Prepared statements of a physical connection by their text; one request at a time uses them. Never emptied: a
