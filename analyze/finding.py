@@ -61,6 +61,8 @@ def one_clock(run: RunFile) -> bool:
 
 def why_none(run: RunFile) -> str:
     """What it means that a run has no findings."""
+    if not run.count("calls"):
+        return "The run has no calls."
     if one_clock(run):
         return "No queue was unusually long, and no transaction took very long."
     return (

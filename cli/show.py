@@ -116,6 +116,8 @@ def stats(record: Mapping[str, Any]) -> None:
         print(warning)
     for problem in record["problems"]:
         print(f"Quality: {problem}.")
+    for problem in record["host_problems"]:
+        print(f"Hosts: {problem}")
     if not record["complete"]:
         print(f"This run is not complete; the last stage done was: {record['stage']}.")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tapscope.analyze.losses import loss_summary
 from tapscope.hostmon.clock_layer import read_clocks
+from tapscope.hostmon.fit import misfits
 from tapscope.report import account
 from tapscope.store.codes import LinkKind, Protocol
 from tapscope.store.errors import ExitCode
@@ -154,6 +155,7 @@ def summary(run: RunFile) -> dict[str, Any]:
         "seconds": run.meta("seconds", {}),
         "loss": loss,
         "problems": problems,
+        "host_problems": [str(one) for one in misfits(run)],
     }
 
 

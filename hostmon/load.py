@@ -229,6 +229,7 @@ def _store(run: RunFile, path: Path, log: HostLog, host: str) -> dict[str, Any]:
         "warnings": log.warnings,
     }
     names = []
+    run.drop_dynamic(str(path))  # which may have been loaded as another host's, or by another format
     for table in log.tables:
         described = source | {"kind_of_record": table.kind}
         names.append(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tapscope.hostmon.clock_layer import read_clocks
+from tapscope.hostmon.fit import misfits
 from tapscope.report.losses import undecoded_packets
 from tapscope.report.run import Run
 from tapscope.report.words import count, share, significant, size
@@ -46,6 +47,7 @@ def findings(run: Run) -> list[Finding]:
         *_unanswered(run),
         *_unlinked(run),
         *_clocks(run),
+        *(Finding(AMBER, f"{one.names}: {one.what}.", one.remedy) for one in misfits(run.file)),
         *_notes(run),
     ]
     return sorted(found, key=lambda finding: -finding.level)

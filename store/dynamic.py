@@ -45,6 +45,18 @@ def folded(text: str) -> str:
     return f"c_{name}" if name[0].isdigit() else name
 
 
+def drop_dynamic(connection: sqlite3.Connection, path: str) -> None:
+    """Remove every table that was made from this file; called inside a transaction."""
+    _drop(connection, "source IN (SELECT id FROM source WHERE path = ? AND kind = 'host')", (path,))
+
+
+def _drop(connection: sqlite3.Connection, which: str, values: tuple[Any, ...]) -> None:
+    for old, table in connection.execute(f"SELECT id, name FROM host_table WHERE {which}", values).fetchall():
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+        connection.execute("DELETE FROM host_column WHERE host_table = ?", (old,))
+        connection.execute("DELETE FROM host_table WHERE id = ?", (old,))
+
+
 def write_dynamic(
     connection: sqlite3.Connection,
     name: str,
@@ -63,12 +75,7 @@ def write_dynamic(
     described = {k: v for k, v in source.items() if k not in ("host", "kind_of_record")} | {"host": host}
     described.setdefault("kind", "host")
     identity = source_id(connection, described)
-    for old, table in connection.execute(
-        "SELECT id, name FROM host_table WHERE source = ? AND host = ? AND kind = ?", (identity, host, kind)
-    ).fetchall():
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
-        connection.execute("DELETE FROM host_column WHERE host_table = ?", (old,))
-        connection.execute("DELETE FROM host_table WHERE id = ?", (old,))
+    _drop(connection, "source = ? AND host = ? AND kind = ?", (identity, host, kind))
     table = _free_name(connection, f"host_{folded(name)}")
     stored = _sql_columns(columns)
     if len(stored) > MAX_COLUMNS:

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from tapscope.store import opening, schema, tables
 from tapscope.store.blocks import covered, drop_blocks, in_blocks, read_blocks, write_blocks
-from tapscope.store.dynamic import DynamicTable, read_dynamic, read_dynamic_tables, write_dynamic
+from tapscope.store.dynamic import (
+    DynamicTable,
+    drop_dynamic,
+    read_dynamic,
+    read_dynamic_tables,
+    write_dynamic,
+)
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.event_calls import replace_event_calls
 from tapscope.store.opening import Opened
@@ -306,6 +312,11 @@ class RunFile:
         """Make a table from a log's own columns; returns its name in SQLite. See `tapscope.store.dynamic`."""
         with self.transaction() as connection:
             return write_dynamic(connection, name, columns, units, source, originals or {})
+
+    def drop_dynamic(self, path: str) -> None:
+        """Remove every table that was made from the file at `path`."""
+        with self.transaction() as connection:
+            drop_dynamic(connection, path)
 
     def read_dynamic(self, table: str, columns: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
         """Columns of a dynamic table in stored order: int64, float64 (NaN = missing) or object (text)."""

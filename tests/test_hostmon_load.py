@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tapscope.hostmon.cgroup import read_cgroup
 from tapscope.hostmon.clock import told
+from tapscope.hostmon.fit import misfits
 from tapscope.hostmon.fuse import (
     by_window,
     cpu_by_window,
@@ -255,3 +256,40 @@ def test_a_time_that_the_clock_skipped_is_counted(run, tmp_path):
     (record,) = load_host_files(run, tmp_path / "vmstat.txt", "box", told("Europe/Berlin", None))
     assert record["last_ns"] - record["first_ns"] == 1801 * 1000 * MS  # as if the clock had not gone forward
     assert ("host.time.skipped_hour", 1, "lines") in run.counters()
+
+
+# ---- do the logs fit the run? ----
+
+
+def _ran(run: RunFile, begin_ns: int, end_ns: int) -> None:
+    run.write_sources(
+        [{"path": "a.pcap", "kind": "capture", "format": "pcap", "bytes": 1}
+         | {"first_ns": begin_ns, "last_ns": end_ns}]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("away_s", "what", "remedy"),
+    [
+        (0, None, ""),
+        (3 * 86_400, "samples end 2 d 23 h before the run begins", "They say nothing"),
+        (-3600, "samples begin 59 min 58 s after the run ends", "With times -1 h"),
+        (5.5 * 3600, "samples end 5 h 29 min before the run begins", "With times +5.5 h"),
+    ],
+)
+def test_a_log_of_another_time_is_named_with_the_zone_that_would_explain_it(run, away_s, what, remedy):
+    (log,) = load_host_files(run, HOSTS / "app" / "cgroup_cpu.csv")
+    moved = round(away_s * 1e9)
+    _ran(run, log["first_ns"] + moved, log["last_ns"] + moved)
+    found = [one for one in misfits(run) if "samples" in one.what]
+    assert [one.what for one in found] == ([what] if what else [])
+    assert all(one.of == ("app/cgroup_cpu.csv",) and one.remedy.startswith(remedy) for one in found)
+
+
+def test_a_host_that_is_no_node_is_named(joined, tmp_path):
+    (found,) = misfits(joined)
+    assert found.of == ("web",)
+    assert found.remedy.endswith("a name of these: 10.0.0.1, 10.0.0.2.")
+    load_host_files(joined, tmp_path / "hosts" / "web" / "cgroup_cpu.csv", host="10.0.0.1")
+    assert misfits(joined) == [], "a file that is loaded again is loaded once"
+    assert {table.host for table in joined.dynamic_tables()} == {"10.0.0.1", "10.0.0.2"}

@@ -22,8 +22,10 @@ def findings(run_path: Path, width_ns: int, raw_clocks: bool, as_json: bool) -> 
     nodes below do not count. Mechanisms are looked for in what the tap saw of that node and in its host's
     logs (tapscope load-hosts), and ranked by what speaks for them; "unknown" lists what was ruled out.
     """
+    from tapscope.analyze.finding import why_none
     from tapscope.cli import findings as listing
-    from tapscope.cli.output import print_json
+    from tapscope.cli.output import note, print_json
+    from tapscope.hostmon.fit import misfits
     from tapscope.store.runfile import RunFile
 
     with RunFile.open(run_path) as run:
@@ -33,3 +35,5 @@ def findings(run_path: Path, width_ns: int, raw_clocks: bool, as_json: bool) -> 
             print_json(listed)
         else:
             listing.show(listed, run)
+        for why in (*misfits(run), *([why_none(run)] if as_json and not listed else [])):
+            note(f"tapscope: {why}")

@@ -53,12 +53,14 @@ def load_hosts(
     from tapscope.cli.output import note, print_json
     from tapscope.hostmon.clock import told
     from tapscope.hostmon.declared import load_format
+    from tapscope.hostmon.fit import misfits
     from tapscope.hostmon.load import load_host_files
     from tapscope.store.runfile import RunFile
 
     declared = [load_format(path) for path in formats]
     with RunFile.open(run_path, write=True) as run:
         loaded = load_host_files(run, list(paths), host, told(zone, start), declared)
+        unfit = misfits(run)
     if as_json:
         print_json(loaded)
     else:
@@ -66,3 +68,5 @@ def load_hosts(
     for source in loaded:
         for warning in source["warnings"]:
             note(f"tapscope: {source['path']}: {warning}.")
+    for one in unfit:
+        note(f"tapscope: {one}")

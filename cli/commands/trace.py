@@ -180,4 +180,6 @@ def trace(
         note(f"tapscope: {warning}")
     for problem in record["problems"]:
         note(f"tapscope: {problem}.")
+    for problem in record["host_problems"]:
+        note(f"tapscope: {problem}")
     return summary.exit_code(record)
