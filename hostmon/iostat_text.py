@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tapscope.hostmon.clock import ISO, NOTHING_TOLD, NS, LogClock, Told, day_of, of_day_ns
+from tapscope.hostmon.decimals import OF_DAY, with_colons, with_points
 from tapscope.hostmon.rows import Rows
 from tapscope.hostmon.samples import HostLog
 from tapscope.hostmon.sysstat_names import cpu_unit, finished, unit
@@ -18,8 +19,8 @@ from tapscope.hostmon.sysstat_text import HEAD, NUMBER
 from tapscope.store.errors import TapscopeError
 
 CPU = "avg-cpu:"
-DISKS = re.compile(r"Device:?\s")
-LOCAL = re.compile(r"(\d\S*\d)\s+(\d{1,2}:\d\d:\d\d(?: [AP]M)?)\s*$")
+DISKS = re.compile(r"Device:?\s|[^\W\d]\S*\s+(?:tps|r/s|rrqm/s)\s")
+LOCAL = re.compile(rf"(\d\S*)\s+({OF_DAY})\s*$")
 
 
 def is_iostat_text(first: list[str]) -> bool:
@@ -39,7 +40,7 @@ def read_iostat_text(lines: Iterable[str], path: str = "", told: Told = NOTHING_
     at: int | None = None
     either = False
     untimed = 0
-    for line in lines:
+    for line in with_points(lines):
         words = line.split()
         head = HEAD.match(line)
         if not words:
@@ -92,4 +93,4 @@ def _time(text: str, clock: LogClock) -> tuple[int, bool]:
     if local is None:
         raise ValueError(text)
     day, either = day_of(local[1])
-    return clock.local(day, of_day_ns(local[2])), either
+    return clock.local(day, of_day_ns(with_colons(local[2]))), either

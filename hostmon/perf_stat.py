@@ -8,7 +8,6 @@ FORMAT.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -17,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from tapscope.hostmon.clock import MONTHS, NOTHING_TOLD, NS, LogClock, Told, of_day_ns
+from tapscope.hostmon.decimals import parsed_json, with_point
 from tapscope.hostmon.rows import Rows, numeric
 from tapscope.hostmon.samples import HostLog, HostTable, stamp_ns
 from tapscope.store.dynamic import folded
 from tapscope.store.errors import TapscopeError
 
 STARTED = re.compile(r"# started on \w{3} (\w{3}) +(\d+) (\d\d:\d\d:\d\d) (\d{4})")
-INTERVAL = re.compile(r"\s*(\d{1,9}\.\d{9})([^\w.\s<-])(.*)")
+INTERVAL = re.compile(r"\s*(\d{1,9}[.,]\d{9})([^\w.\s<-])(.*)")
 PLACE = re.compile(r"(CPU\d+|S\d+(-[A-Z]\d+)*|N\d+|[\w\-]+-\d+)$")
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 MISSING = ("<not counted>", "<not supported>")
@@ -132,7 +132,7 @@ class _Events:
         match = INTERVAL.match(line)
         if match is None:
             raise ValueError(line)
-        fields = [field.strip() for field in match[3].split(match[2])]
+        fields = [with_point(field.strip()) for field in match[3].split(match[2])]
         place = ""
         if not (NUMBER.fullmatch(fields[0]) or fields[0] in MISSING):
             if not PLACE.match(fields[0]):
@@ -154,11 +154,11 @@ class _Events:
         more += [""] * (4 - len(more))
         if more[1] and not NUMBER.fullmatch(more[1]):
             raise ValueError(line)
-        return stamp_ns(match[1]), place, value, unit, event, more[1], more[2], more[3]
+        return stamp_ns(match[1].replace(",", ".")), place, value, unit, event, more[1], more[2], more[3]
 
     def _json(self, line: str) -> tuple[int, str, str, str, str, str, str, str]:
-        found = json.loads(line)
-        value = str(found["counter-value"])
+        found = parsed_json(line)
+        value = with_point(str(found["counter-value"]))
         if value not in MISSING:
             float(value)
         place = str(found.get("cpu", found.get("core", found.get("socket", found.get("cgroup", "")))))
@@ -170,7 +170,7 @@ class _Events:
             str(found.get("unit", "")),
             str(found["event"]),
             f"{running:.2f}" if isinstance(running, float) else "",
-            str(metric),
+            with_point(str(metric)),
             str(found.get("metric-unit", "")),
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from tapscope.hostmon.clock import NOTHING_TOLD, NS, LogClock, Told
+from tapscope.hostmon.decimals import with_points
 from tapscope.hostmon.rows import Rows
 from tapscope.hostmon.samples import HostLog, stamp_ns
 from tapscope.hostmon.sysstat_names import KEYS, finished, is_cpu, of_cpu, plain, unit
@@ -48,7 +49,7 @@ def read_sadf_csv(lines: Iterable[str], path: str = "", told: Told = NOTHING_TOL
     sections: list[_Section] = []
     host = ""
     samples: set[int] = set()
-    for line in lines:
+    for line in with_points(lines):
         text = line.rstrip("\n")
         if text.startswith(HEAD):
             sections = _sections(text[len(HEAD) :])

@@ -16,6 +16,7 @@ from typing import Any
 
 from tapscope.hostmon.clock import NOTHING_TOLD, NS, Day, LogClock, Told, day_of, of_day_ns
 from tapscope.hostmon.collectl_raw import whole_number
+from tapscope.hostmon.decimals import parsed_json
 from tapscope.hostmon.rows import Rows
 from tapscope.hostmon.samples import HostLog
 from tapscope.hostmon.sysstat_names import KEYS, finished, of_cpu, unit_in
@@ -69,7 +70,7 @@ def samples_of(
                 text = "".join(block).rstrip().rstrip(",")
                 block = []
                 try:
-                    sample = json.loads(text)
+                    sample = parsed_json(text)
                 except (ValueError, RecursionError):
                     counters["host.sysstat.bad_sample"] += 1
                 else:

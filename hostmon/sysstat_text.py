@@ -1,8 +1,9 @@
 """Reader of the text that mpstat, sar and pidstat print: blocks of columns under a line that names them.
 
 The first line tells kernel, host and date (in the locale's order), every line the time of day: of the
-host's time zone, one second exact, with AM/PM in some locales. The time of a heading is when the block's
-first sample began. Averages at the end are left out: they are no samples.
+host's time zone, one second exact, with AM/PM in some locales; numbers have the locale's decimal mark. The
+time of a heading is when the block's first sample began. Averages at the end are left out: they are no
+samples.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from tapscope.hostmon.clock import NOTHING_TOLD, NS, Day, LogClock, Told, day_of, of_day_ns
+from tapscope.hostmon.decimals import AVERAGE, OF_DAY, with_colons, with_points
 from tapscope.hostmon.rows import Rows
 from tapscope.hostmon.samples import HostLog
 from tapscope.hostmon.sysstat_names import KEYS, finished, is_cpu, of_cpu, plain, unit
 from tapscope.store.dynamic import folded
 from tapscope.store.errors import TapscopeError
 
-HEAD = re.compile(r"Linux (\S+) \(([^)]*)\)\s+(\S*\d\S*)\s+\S+(?:\s+\((\d+) CPU\))?")
-LINE = re.compile(r"(\d{1,2}:\d\d:\d\d(?: [AP]M)?)\s+(\S.*)")
+HEAD = re.compile(r"Linux (\S+) \(([^)]*)\)\s+(\S*\d\S*(?: \d\S*){0,2})\s+\S+(?:\s+\((\d+) CPU\))?")
+LINE = re.compile(rf"({OF_DAY})\s+(\S.*)")
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 TEXTS = ("command", "tty", "uid")  # columns of words; a command is the last one and may hold blanks
 
@@ -50,7 +52,7 @@ def read_sysstat_text(lines: Iterable[str], path: str = "", told: Told = NOTHING
     # sar goes through the whole day once per set of columns, so each set has its own midnights.
     clocks: dict[tuple[str, ...], LogClock] = {}
     after_blank = True
-    for line in lines:
+    for line in with_points(lines):
         match = LINE.match(line)
         if match is None:
             head = HEAD.match(line)
@@ -65,7 +67,7 @@ def read_sysstat_text(lines: Iterable[str], path: str = "", told: Told = NOTHING
                 for clock in clocks.values():
                     clock.new_day(day)
                 last.clear()
-            elif line.strip() and not line.startswith(("Average:", "Summary:")):
+            elif line.strip() and not AVERAGE.match(line):
                 counters["host.sysstat.bad_line"] += 1
             after_blank = not line.strip()
             continue
@@ -85,7 +87,9 @@ def read_sysstat_text(lines: Iterable[str], path: str = "", told: Told = NOTHING
         try:
             if day is None:
                 raise ValueError(line)
-            at = clocks.setdefault(names, LogClock(told.zone)).time_of_day(day, of_day_ns(match[1]))
+            at = clocks.setdefault(names, LogClock(told.zone)).time_of_day(
+                day, of_day_ns(with_colons(match[1]))
+            )
         except (ValueError, OverflowError):
             counters["host.sysstat.bad_line"] += 1
             continue
