@@ -18,11 +18,21 @@ TIMES = (
     ("%d/%b/%Y:%H:%M:%S %z", r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}"),
     ("%a %b %d %H:%M:%S.%f %Y", r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\.\d{1,9} \d{4}"),
     ("%a %b %d %H:%M:%S %Y", r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"),
-    ("%m/%d/%Y %H:%M:%S.%f", r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d\.\d{1,9}"),
-    ("%m/%d/%Y %H:%M:%S", r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d"),
+    ("%Y/%m/%d %H:%M:%S.%f", r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{1,9}"),
+    ("%Y/%m/%d %H:%M:%S", r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d"),
+    ("%d-%b-%Y %H:%M:%S.%f", r"\d\d-[A-Z][a-z]{2}-\d{4} \d\d:\d\d:\d\d\.\d{1,9}"),
+    ("%d-%b-%Y %H:%M:%S", r"\d\d-[A-Z][a-z]{2}-\d{4} \d\d:\d\d:\d\d"),
+    ("%d.%m.%Y %H:%M:%S.%f", r"\d\d\.\d\d\.\d{4} \d\d:\d\d:\d\d[.,]\d{1,9}"),
+    ("%d.%m.%Y %H:%M:%S", r"\d\d\.\d\d\.\d{4} \d\d:\d\d:\d\d"),
+    ("%m/%d/%Y %H:%M:%S.%f", r"(?:0\d|1[0-2])/\d\d/\d{4} \d\d:\d\d:\d\d\.\d{1,9}"),
+    ("%m/%d/%Y %H:%M:%S", r"(?:0\d|1[0-2])/\d\d/\d{4} \d\d:\d\d:\d\d"),
+    ("%d/%m/%Y %H:%M:%S.%f", r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d\.\d{1,9}"),
+    ("%d/%m/%Y %H:%M:%S", r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d"),
     ("%Y%m%d %H:%M:%S.%f", r"\d{8} \d\d:\d\d:\d\d\.\d{1,9}"),
     ("%Y%m%d %H:%M:%S", r"\d{8} \d\d:\d\d:\d\d"),
+    ("%b %d %H:%M:%S.%f", r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\.\d{1,9}"),
     ("%b %d %H:%M:%S", r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"),
+    ("%d-%m %H:%M:%S", r"\d\d-\d\d \d\d:\d\d:\d\d"),
     ("epoch_ns", r"1[0-9]{18}"),
     ("epoch_us", r"1[0-9]{15}"),
     ("epoch_ms", r"1[0-9]{12}(?:\.\d{1,6})?"),
@@ -72,8 +82,8 @@ KEY_NAMES = {
 }
 LEVELS = {"TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "FATAL", "SEVERE", "FINE"}
 ONLY_AT_THE_BEGINNING = ("uptime_s", "%H:%M:%S", "%H:%M:%S.%f")
-WORD = r'[^\s,;=:|()\[\]"]+'
-TOKEN = re.compile(r'"[^"]*"|\[[^\]\s]*\]|[^\s,;=:|()\[\]"]+|\S')
+WORD = r'[^\s,;=:|(){}\[\]"]+'
+TOKEN = re.compile(r'"[^"]*"|\[[^\]\s]*\]|[^\s,;=:|(){}\[\]"]+|\S')
 
 
 def quoted(text: str) -> str:
@@ -96,7 +106,7 @@ def head(name: str, recognise: str, columns: Sequence[str], form: str, year: int
         out.append("# counts since the program's start: tell it with --start")
     elif "%" in form and "%z" not in form:
         out.append("# zone = 'Europe/Berlin'  # of the log's host; UTC when it is not told")
-    if "%b %d" in form and "%Y" not in form:
+    if "%d" in form and "%Y" not in form:
         out.append(f"year = {year}  # the log's times have none")
     if form in ("%H:%M:%S", "%H:%M:%S.%f"):
         out.append(f"date = '{year}-01-01'  # the log's times have none: the day on which it begins")
@@ -106,6 +116,18 @@ def head(name: str, recognise: str, columns: Sequence[str], form: str, year: int
 def escaped(text: str) -> str:
     """A text as an expression, without the backslashes that only confuse."""
     return re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", text).replace("\t", r"\t")
+
+
+def unit_of_name(label: str) -> str:
+    """Unit that the end of a column's name tells: latency_ms, memory.used [MiB], cpu %."""
+    low = label.strip().lower()
+    if low.startswith("%") or low.endswith(("%", "[%]", "(%)", "pct", "percent")):
+        return "%"
+    match = re.search(r"[_\s(\[/](ms|us|ns|s|sec|kb|mb|bytes|mhz|kib|mib|w)[)\]]?$", low)
+    if match is None:
+        return ""
+    known = {"sec": "s", "kb": "KiB", "kib": "KiB", "mb": "MiB", "mib": "MiB", "mhz": "MHz", "w": "W"}
+    return known.get(match[1], match[1])
 
 
 def grows(texts: Sequence[str]) -> bool:

@@ -8,7 +8,18 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tapscope.hostmon.guess_parts import KEY_NAMES, NUMBER, SEPARATORS, TIMES, escaped, grows, head, quoted
+from tapscope.hostmon.guess_parts import (
+    KEY_NAMES,
+    NUMBER,
+    SEPARATORS,
+    SUFFIXES,
+    TIMES,
+    escaped,
+    grows,
+    head,
+    quoted,
+    unit_of_name,
+)
 from tapscope.store.dynamic import folded
 
 
@@ -24,7 +35,9 @@ def tables(sample: list[str], name: str, year: int) -> list[str]:
         if count < 3 or count < 0.6 * sum(1 for line in sample if line.strip()):
             continue
         of_width = [i for i, fields in enumerate(split) if len(fields) == width]
-        at = next((i for i in of_width if _is_names(split[i])), None)
+        begin = next((i for i in of_width if not _is_names(split[i])), 0)
+        # Of several lines of names (groups above columns) the last one names the columns.
+        at = max((i for i in of_width if i < begin and _is_names(split[i])), default=None)
         values = [split[i] for i in of_width if not _is_names(split[i])]
         labels = split[at] if at is not None else [""] * width
         names = [label.strip().lstrip("#").strip() or f"column_{i + 1}" for i, label in enumerate(labels)]
@@ -32,7 +45,8 @@ def tables(sample: list[str], name: str, year: int) -> list[str]:
         if time is None or len(set(names)) < len(names):
             continue
         columns, form = time
-        numeric = [_all_numbers(fields[i] for fields in values) for i in range(width)]
+        measured = [_unit_behind([fields[i] for fields in values]) for i in range(width)]
+        numeric = [bool(measured[i]) or _all_numbers(fields[i] for fields in values) for i in range(width)]
         if at is None and sum(numeric) < 0.8 * (width - len(columns)):
             continue  # a line of names, or nearly nothing but numbers: else it is text
         header = escaped(sample[at][:80]) if at is not None else ""
@@ -43,6 +57,15 @@ def tables(sample: list[str], name: str, year: int) -> list[str]:
                 "[[stage]]",
                 "drop = '^#'" if not header.startswith("#") else f"drop = '^#(?!{header[1:]})'",
             ]
+        if separator != "," and any(
+            "," in fields[i] for fields in values for i in range(width) if numeric[i]
+        ):
+            out += ["", "[[stage]]", "replace = '(?<=\\d),(?=\\d)'  # decimal commas", "with = '.'"]
+        if separator and any(measured):
+            behind = "|".join(sorted(escaped(text) for text in SUFFIXES if SUFFIXES[text] in measured))
+            unit_at_the_end = rf"(?<=\d) ?(?:{behind})(?=\s*(?:{escaped(separator)}|$))"
+            out += ["", "[[stage]]", f"replace = {quoted(unit_at_the_end)}  # units, told below"]
+            out.append("with = ''")
         out += ["", "[[stage]]"]
         if header:
             out.append(f"table = {quoted('^' + header)}  # the line that names the columns")
@@ -54,8 +77,9 @@ def tables(sample: list[str], name: str, year: int) -> list[str]:
             if label in columns:
                 continue
             told = []
-            if _unit_of_name(label):
-                told.append(f"unit = {quoted(_unit_of_name(label))}")
+            unit = measured[i] or unit_of_name(label)
+            if unit:
+                told.append(f"unit = {quoted(unit)}")
             if not numeric[i] or folded(label) in KEY_NAMES:
                 distinct = len({fields[i] for fields in values})
                 if distinct > 1 and (distinct <= len(values) // 2 or folded(label) in KEY_NAMES):
@@ -68,6 +92,13 @@ def tables(sample: list[str], name: str, year: int) -> list[str]:
 
 def _all_numbers(texts: Iterable[str]) -> bool:
     return all(NUMBER.fullmatch(text.strip()) or not text.strip() for text in texts)
+
+
+def _unit_behind(texts: Sequence[str]) -> str:
+    """The unit that stands behind every number of a column ("45 %"); '' where they have none, or several."""
+    found = [NUMBER.match(text.strip()) for text in texts if text.strip()]
+    units = {match.string[match.end() :].strip() if match else "" for match in found}
+    return SUFFIXES.get(units.pop(), "") if len(units) == 1 else ""
 
 
 def _fields(line: str, separator: str) -> list[str]:
@@ -112,15 +143,3 @@ def _time_of(texts: Sequence[str]) -> str | None:
         if texts and len(fits) >= 0.9 * len(texts) and (form != "uptime_s" or grows(fits)):
             return form
     return None
-
-
-def _unit_of_name(label: str) -> str:
-    low = label.strip().lower()
-    if low.startswith("%") or low.endswith(("%", "pct", "percent")):
-        return "%"
-    match = re.search(r"[_\s(\[/](ms|us|ns|s|sec|kb|mb|bytes|mhz|kib|mib)[)\]]?$", low)
-    if match is None:
-        return ""
-    return {"sec": "s", "kb": "KiB", "kib": "KiB", "mb": "MiB", "mib": "MiB", "mhz": "MHz"}.get(
-        match[1], match[1]
-    )

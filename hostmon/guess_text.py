@@ -24,6 +24,7 @@ from tapscope.hostmon.guess_parts import (
     grows,
     head,
     quoted,
+    unit_of_name,
 )
 from tapscope.store.dynamic import folded
 
@@ -56,25 +57,23 @@ def texts(sample: list[str], name: str, year: int) -> list[str]:
     form, fits, pattern = best
     shapes: dict[tuple[str, ...], list[list[Token]]] = defaultdict(list)
     for line, match in fits:
-        tokens = [
-            *_tokens(line[: match.start("time")]),
-            Token(TIME, line[: match.start("time")].endswith(" ")),
-        ]
-        tokens += _tokens(line[match.end("time") :])
+        tokens = _around(line, match.start("time"), match.end("time"))
         shapes[tuple(_shape(token.text) for token in tokens)].append(tokens)
     frequent = sorted(_merged(shapes), key=len, reverse=True)[:MOST_SHAPES]
     units: dict[str, str] = {}
     free: set[str] = set()
+    keys: set[str] = set()
     stages = []
     kinds: Counter[str] = Counter()
     for lines in frequent:
         if len(lines) < max(2, 0.01 * len(fits)):
             continue
-        row, kind, found, texts = _row(lines, pattern)
+        row, kind, found, texts, names = _row(lines, pattern)
         if not row:
             continue
         units |= found
         free |= texts
+        keys |= names
         kinds[kind] += 1
         stages += ["", "[[stage]]", f"row = {quoted(row)}"]
         if len(frequent) > 1:
@@ -83,9 +82,21 @@ def texts(sample: list[str], name: str, year: int) -> list[str]:
         return []
     for label, unit in units.items():
         stages += ["", f"[column.{label}]", f"unit = {quoted(unit)}"]
+    for label in sorted(keys - free):
+        stages += ["", f"[column.{label}]", "key = true  # tells series apart"]
     for label in sorted(free):
         stages += ["", f"[column.{label}]", "keep = false  # free text may hold secrets: it is not stored"]
     return ["\n".join([*head(name, "", ["time"], form, year), *stages]) + "\n"]
+
+
+def _around(line: str, begin: int, end: int) -> list[Token]:
+    """The words of a line with the time from `begin` to `end` as one of them. The quotes around a time (JSON)
+    are words, lest they be taken for those of the texts beside it."""
+    before, after = line[:begin], line[end:]
+    if before.endswith('"') and after.startswith('"'):
+        quotes = Token('"', before[:-1].endswith(" ")), Token('"', False)
+        return [*_tokens(before[:-1]), quotes[0], Token(TIME, False), quotes[1], *_tokens(after[1:])]
+    return [*_tokens(before), Token(TIME, before.endswith(" ")), *_tokens(after)]
 
 
 def _tokens(text: str) -> list[Token]:
@@ -124,12 +135,13 @@ def _merged(shapes: dict[tuple[str, ...], list[list[Token]]]) -> list[list[list[
     return [lines for _, lines in groups]
 
 
-def _row(lines: list[list[Token]], time: str) -> tuple[str, str, dict[str, str], set[str]]:
-    """Expression, kind, units and free texts of lines of one shape; '' when nothing in them changes."""
+def _row(lines: list[list[Token]], time: str) -> tuple[str, str, dict[str, str], set[str], set[str]]:
+    """Expression, kind, units, free texts and keys of lines of one shape; '' when nothing in them changes."""
     parts = ["^"]
     units: dict[str, str] = {}
     used: set[str] = {"time"}
     free: set[str] = set()
+    keys: set[str] = set()
     words: list[str] = []
     first = [token.text for token in lines[0]]
     for i, token in enumerate(first):
@@ -142,11 +154,12 @@ def _row(lines: list[list[Token]], time: str) -> tuple[str, str, dict[str, str],
         elif len(shape) == 1 and next(iter(shape)).startswith("#"):
             suffix = next(iter(shape))[1:]
             label = _label(first, i, used)
-            parts.append(rf"(?P<{label}>[-+]?\d+(?:[.,]\d+)?){escaped(suffix)}")
+            parts.append(rf"(?P<{label}>[-+]?\d+(?:[.,]\d+)?(?:[eE][-+]?\d+)?){escaped(suffix)}")
             unit = SUFFIXES.get(suffix, "") or (SUFFIXES.get(first[i + 1], "") if i + 1 < len(first) else "")
+            unit = unit or unit_of_name(label)
             if unit:
                 units[label] = unit
-        elif len(column) == 1 and not re.search(r"\d", token):
+        elif len(column) == 1 and (not re.search(r"\d", token) or _names_value(first, i)):
             parts.append(escaped(token))
             if re.fullmatch(r"[A-Za-z][\w\-]*", token):
                 words.append(token)
@@ -155,19 +168,32 @@ def _row(lines: list[list[Token]], time: str) -> tuple[str, str, dict[str, str],
             used.add(label)
             if all(text.startswith('"') and len(text) > 1 for text in column):
                 parts.append(rf'"(?P<{label}>[^"]*)"')
-                free.add(label)
+                if _names_value(first, i - 2) and all(re.fullmatch(WORD, text[1:-1]) for text in column):
+                    few = len(column) <= max(2, len(lines) // 10)
+                    (keys if few else free).add(label)
+                else:
+                    free.add(label)
             else:
                 pattern = WORD if all(re.fullmatch(WORD, text) for text in column) else r"\S+"
                 parts.append(f"(?P<{label}>{pattern})")
     if used == {"time"}:
-        return "", "", {}, free
-    return "".join(parts) + r"\s*$", folded("_".join(words[:2])) if words else "line", units, free
+        return "", "", {}, free, keys
+    return "".join(parts) + r"\s*$", folded("_".join(words[:2])) if words else "line", units, free, keys
+
+
+def _names_value(tokens: list[str], at: int) -> bool:
+    """Whether this word is the name of a value in JSON: "active":"""
+    return at >= 0 and tokens[at][:1] == '"' and len(tokens[at]) > 2 and tokens[at + 1 : at + 2] == [":"]
 
 
 def _label(tokens: list[str], at: int, used: set[str]) -> str:
     """A name for the value at `at`: the word before it, or behind it, or its place."""
     word = re.compile(r"[A-Za-z][\w.\-/]*")
-    before = [token for token in tokens[:at] if word.fullmatch(token) and token not in LEVELS]
+    before = [
+        token.strip('"')
+        for i, token in enumerate(tokens[:at])
+        if (word.fullmatch(token) and token not in LEVELS) or _names_value(tokens, i)
+    ]
     after = tokens[at + 1] if at + 1 < len(tokens) else ""
     follows_a_name = at > 0 and (tokens[at - 1] in "=:(" or word.fullmatch(tokens[at - 1]))
     if not follows_a_name and word.fullmatch(after) and after not in SUFFIXES:

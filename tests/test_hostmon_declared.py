@@ -276,6 +276,48 @@ def test_a_proposal_tells_units() -> None:
     assert (of_csv.columns["begin_ns"] == -1).sum() == 2  # one series per disk
 
 
+JSON_LINES = "".join(
+    f'{{"ts":"2026-11-21T06:17:{i:02}Z","pool":"p{i % 3}","active":{i % 7}, "p99":{i}e-3,'
+    f'"wait_ms":{i * 1.5}}}\n'
+    for i in range(40)
+)
+GERMAN = "Zeit;CPU;Auslastung;Platte\n" + "".join(
+    f"21.11.2026 06:17:{i:02};{i % 2};{i},5;0,25\n" for i in range(40)
+)
+UNITS_BEHIND = "timestamp, name, utilization.gpu [%], power.draw\n" + "".join(
+    f"2026/11/21 06:17:{i:02}.250, T4, {i} %, {i * 1.5} W\n" for i in range(40)
+)
+TWO_HEADINGS = '"system","total cpu usage",""\n"time","usr","sys"\n' + "".join(
+    f'"21-11 06:17:{i:02}",{i},{i / 2}\n' for i in range(40)
+)
+DAY_FIRST = "when;load\n" + "".join(f"21/11/2026 06:17:{i:02};{i}.5\n" for i in range(40))
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "values", "unit"),
+    [
+        (JSON_LINES, "active", [i % 7 for i in range(40)], ""),
+        (JSON_LINES, "p99", [i / 1000 for i in range(40)], ""),
+        (JSON_LINES, "wait_ms", [i * 1.5 for i in range(40)], "ms"),
+        (JSON_LINES, "pool", [f"p{i % 3}" for i in range(40)], ""),
+        (GERMAN, "auslastung", [i + 0.5 for i in range(40)], ""),
+        (UNITS_BEHIND, "utilization_gpu_pct", list(range(40)), "%"),
+        (UNITS_BEHIND, "power_draw", [i * 1.5 for i in range(40)], "W"),
+        (TWO_HEADINGS, "sys", [i / 2 for i in range(40)], ""),
+        (DAY_FIRST, "load", [i + 0.5 for i in range(40)], ""),
+    ],
+)
+def test_a_proposal_reads_the_values_that_are_there(text: str, column: str, values: list, unit: str) -> None:
+    (table,) = read(guess_format(text.splitlines(keepends=True), "x", 2026).toml, text).tables
+    order = np.argsort(table.columns["end_ns"], kind="stable")
+    assert (table.columns["end_ns"][order] // S).tolist() == [
+        at_ns("2026-11-21T06:17:00") // S + i for i in range(40)
+    ]
+    found = [table.columns[column][i] for i in order]
+    assert found == (values if column == "pool" else pytest.approx(values))
+    assert table.units[column] == unit
+
+
 def test_a_proposal_is_quick_on_long_and_hostile_samples() -> None:
     hostile = [f"2026-11-21 06:17:45 {'a=' * 300}{i} {'(' * 200}\n" for i in range(500)]
     began = time.process_time()
