@@ -19,7 +19,8 @@ class Finding:
 
     `path` are the nodes whose queues rose, lowest tier first, `travel` by how much they were behind the
     origin, `overflowed` how many SYNs got no answer at which listener (address, port). `mechanisms` are those
-    recognised at the origin, strongest first (none: unknown); `ruled_out` those that were looked for in vain;
+    recognised at the origin, strongest first (none: unknown); `ruled_out` those that were looked for in vain,
+    `not_told` those that could not be looked for, because no log of the origin's host says anything of them;
     `ranking` the metrics of the origin with the numbers that speak for each, best first. `began`: when the
     cause began, as far as the origin's pace tells; the episode begins later, with the users' harm. `tcp`:
     what TCP did in the episode to calls that were under way.
@@ -33,6 +34,7 @@ class Finding:
     mechanisms: list[Mechanism]
     ruled_out: list[str]
     ranking: list[Candidate]
+    not_told: list[str] = field(default_factory=list)
     began: Onset | None = None
     tcp: list[Trouble] = field(default_factory=list)
 

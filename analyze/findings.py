@@ -174,6 +174,7 @@ class _Search:
             overflowed=self._overflowed(first, last),
             mechanisms=[] if verdict is None else verdict.mechanisms,
             ruled_out=[] if verdict is None else verdict.ruled_out,
+            not_told=[] if verdict is None else verdict.not_told,
             ranking=[] if verdict is None else _ranking(verdict),
             began=None if verdict is None else self._began(seen, slowed, verdict),
         )
@@ -317,6 +318,7 @@ class _Verdict:
     ranker: Ranker
     mechanisms: list[Mechanism]
     ruled_out: list[str]
+    not_told: list[str]
 
 
 def _ranking(verdict: _Verdict) -> list[Candidate]:

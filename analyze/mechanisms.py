@@ -5,7 +5,7 @@ A mechanism stands on one or more metrics (`metrics.py`) that were weighed for t
 Its strength is the best score among them times how directly that metric names the mechanism: a log that says
 what happened comes before a counter that fits, and that before what only the tap's timing suggests. What was
 looked for and not found is ruled out; what could not be looked for, because the run has no such metric, is
-not.
+not, and of what a log of the host would tell it is said.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tapscope.analyze.candidates import Candidate, Scene
 from tapscope.analyze.evidence import Evidence
@@ -24,6 +25,18 @@ SOME = 0.3
 
 FOUND = 0.1
 """Least strength with which a mechanism is named."""
+
+BY_LOGS = (
+    "garbage collection",
+    "CPU quota",
+    "lower clock speed",
+    "dirty-page recycling",
+    "disk writes",
+    "disk saturation",
+    "CPU saturation",
+    "CPU taken by a neighbour",
+)
+"""What a log of the host would tell; the tap alone hardly ever."""
 
 
 @dataclass(frozen=True)
@@ -69,19 +82,28 @@ Result = tuple[float, str, str] | None
 """Strength, words, metric; None: cannot be told."""
 
 
-def recognise(case: Case) -> tuple[list[Mechanism], list[str]]:
-    """Mechanisms found in an episode, strongest first, and the names of those ruled out, with why."""
-    found, ruled_out = [], []
+class Recognised(NamedTuple):
+    """Mechanisms found, strongest first; those ruled out, with why; those that no log could tell."""
+
+    found: list[Mechanism]
+    ruled_out: list[str]
+    not_told: list[str]
+
+
+def recognise(case: Case) -> Recognised:
+    """Judge an episode by every mechanism."""
+    found, ruled_out, not_told = [], [], []
     for name, test in TESTS.items():
         result = test(case)
         if result is None:
+            not_told += [name] if name in BY_LOGS else []
             continue
         strength, words, metric = result
         if strength >= FOUND:
             found.append(Mechanism(name, min(strength, 1.0), words, metric))
         else:
             ruled_out.append(f"{name} ({words})")
-    return sorted(found, key=lambda one: -one.strength), ruled_out
+    return Recognised(sorted(found, key=lambda one: -one.strength), ruled_out, not_told)
 
 
 def _shown_by(directness: float, *names: str) -> Callable[[Case], Result]:

@@ -11,6 +11,7 @@ from typing import Any
 from tapscope.analyze.candidates import Candidate
 from tapscope.analyze.finding import Finding, why_none
 from tapscope.analyze.findings import WINDOW_NS, findings
+from tapscope.analyze.mechanisms import BY_LOGS
 from tapscope.cli.output import utc
 from tapscope.store.runfile import RunFile
 
@@ -51,6 +52,7 @@ def _record(found: Finding, names: Sequence[str], addresses: Sequence[str], widt
             for one in found.mechanisms
         ],
         "ruled_out": found.ruled_out,
+        "not_told": found.not_told,
         "ranking": [_ranked(one, width_ns) for one in found.ranking],
         "path": [
             {
@@ -132,6 +134,8 @@ def show(listed: Sequence[dict[str, Any]], run: RunFile) -> None:
             print(f"   {_numbers(one)}")
         if not record["mechanisms"] and record["ruled_out"]:
             print(f"   ruled out: {'; '.join(record['ruled_out'])}")
+        if record["not_told"] and record["cause"] not in BY_LOGS:
+            print(f"   no log of {record['origin']} tells: {', '.join(record['not_told'])}")
 
 
 def _since(record: dict[str, Any]) -> str:

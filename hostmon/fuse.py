@@ -144,15 +144,16 @@ def stops(run: RunFile, host: str, kind: str) -> tuple[Int, Int] | None:
             got = run.read_dynamic(table.table, ["begin_ns", "end_ns"])
             begin.append(got["begin_ns"])
             end.append(got["end_ns"])
-    if not begin:
+    if not sum(map(len, begin)):
         return None
     begins, ends = map(np.sort, tap_times(run, host, np.concatenate(begin), np.concatenate(end)))
     return begins, ends
 
 
 def stop_share(run: RunFile, host: str, kind: str, edges_ns: Int) -> Float | None:
-    """Share of each window (0 to 1) in which the host's JVMs stood still; None without such a log. Of
-    collections it is the running ratio of garbage collection of Wang et al. (ICDCS 2013, section IV-A).
+    """Share of each window (0 to 1) in which the host's JVMs stood still; None without such a log, or where
+    it is of another time. Of collections it is the running ratio of garbage collection of Wang et al. (ICDCS
+    2013, section IV-A).
 
     `kind` as for `stops`. A pause counts in every window that it reaches into, by its overlap. Of several
     JVMs the shares add up.
@@ -161,6 +162,10 @@ def stop_share(run: RunFile, host: str, kind: str, edges_ns: Int) -> Float | Non
     if stopped is None:
         return None
     begins, ends = stopped
+    # A log that ended longer before the windows than it ever was silent knows nothing about them.
+    silence = int(np.diff(begins).max(initial=0))
+    if begins[0] >= edges_ns[-1] or ends[-1] + silence < edges_ns[0]:
+        return None
     # Time paused until an edge: whole pauses ended by then, and the parts of those that have begun.
     length = np.concatenate([[0], np.cumsum(ends)]), np.concatenate([[0], np.cumsum(begins)])
     ended, begun = np.searchsorted(ends, edges_ns, "right"), np.searchsorted(begins, edges_ns, "right")

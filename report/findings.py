@@ -139,7 +139,7 @@ def _article(run: Run, page: Page, total: int, before: int | None, after: int | 
         f"Finding {page.number} of {total}: {escape(found.cause + origin)}</h2>"
         f'<div class="tiles">{"".join(tiles)}</div>'
         "<h3>What speaks for the cause</h3>"
-        f"{_mechanisms(found)}{_ranking(found.ranking)}{_ruled_out(found)}"
+        f"{_mechanisms(found)}{_ranking(found.ranking)}{_ruled_out(found)}{_not_told(found, run)}"
         '<h3>On one time axis</h3><div class="toolbar" role="toolbar" aria-label="Time axis">'
         '<span class="range"></span><button type="button" class="reset">All of it</button>'
         '<span class="cursor"></span></div><div class="strips"></div>'
@@ -208,6 +208,13 @@ def _candidate(one: Candidate) -> tuple[str, ...]:
 
 def _number(value: float) -> str:
     return f"{value:.2g}" if math.isfinite(value) else "–"
+
+
+def _not_told(found: Finding, run: Run) -> str:
+    if not found.not_told:
+        return ""
+    what = escape(", ".join(found.not_told))
+    return f"<p>No log of {escape(_origin(found, run))} tells: {what}.</p>"
 
 
 def _ruled_out(found: Finding) -> str:

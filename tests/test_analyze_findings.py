@@ -12,7 +12,7 @@ from tapscope.analyze.candidates import Ranker, Scene, ranked
 from tapscope.analyze.evidence import Evidence, rose_most
 from tapscope.analyze.findings import DIRECT, findings
 from tapscope.analyze.held import Held
-from tapscope.analyze.mechanisms import Case, Mechanism, recognise
+from tapscope.analyze.mechanisms import BY_LOGS, Case, Mechanism, Recognised, recognise
 from tapscope.analyze.metrics import churned
 from tapscope.analyze.track import Track
 from tapscope.cli.main import run as tapscope
@@ -147,9 +147,13 @@ def queue() -> np.ndarray:
     return values
 
 
-def recognised(
+def recognised(*given: object, **fields: object) -> tuple[list[Mechanism], list[str]]:
+    return judged_at(*given, **fields)[:2]
+
+
+def judged_at(
     at: slice, most_below: dict[str, int] | None = None, held: Held | None = None, **fields: np.ndarray
-) -> tuple[list[Mechanism], list[str]]:
+) -> Recognised:
     quiet = np.ones(WINDOWS, dtype=bool)
     for begin in EVENTS:
         quiet[begin - 4 : begin + LONG + 10] = False
@@ -235,9 +239,11 @@ def test_a_crowd_that_is_turned_away_overflows_the_queue_however_still_the_node_
 
 
 def test_what_no_log_tells_is_neither_found_nor_ruled_out() -> None:
-    found, ruled_out = recognised(HIT)
-    assert not found
-    assert not any("disk" in text or "CPU" in text for text in ruled_out)
+    judged = judged_at(HIT)
+    assert not judged.found
+    assert not any("disk" in text or "CPU" in text for text in judged.ruled_out)
+    assert judged.not_told == list(BY_LOGS)
+    assert "garbage collection" not in judged_at(HIT, gc=series(1)).not_told
 
 
 def test_the_ranking_puts_what_explains_the_queue_first() -> None:

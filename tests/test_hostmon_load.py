@@ -224,6 +224,9 @@ def test_the_share_of_collections_is_the_overlap_of_their_pauses(run, tmp_path):
     edges = start + np.array([0, 50, 100, 150, 200]) * MS
     np.testing.assert_allclose(stop_share(run, "app", "jvm_gc", edges), [0, 0.4, 0.4, 0.2])
     assert stop_share(run, "db", "jvm_gc", edges) is None
+    np.testing.assert_array_equal(stop_share(run, "app", "jvm_gc", edges + 200 * MS), 0)  # still within
+    assert stop_share(run, "app", "jvm_gc", edges + 3600_000 * MS) is None, "a log of another time"
+    assert stop_share(run, "app", "jvm_gc", edges - 3600_000 * MS) is None
     begin, end = stops(run, "app", "jvm_gc")
     assert ((begin - start) // MS).tolist() == [80, 130]
     assert ((end - start) // MS).tolist() == [100, 160]

@@ -191,7 +191,7 @@ def _numbered(found: Sequence[Mapping[str, Any]]) -> tuple[range, Sequence[Mappi
 
 def _finding(number: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
     strengths = [one["strength"] for one in found["mechanisms"]]
-    evidence = {key: found[key] for key in ("mechanisms", "ruled_out", "path") if key in found}
+    evidence = {key: found[key] for key in ("mechanisms", "ruled_out", "not_told", "path") if key in found}
     named = {
         "number": number,
         "strength": max(strengths, default=None),
