@@ -1,9 +1,10 @@
 """The section that relates load, throughput, utilisation and response time of each node over the whole run.
 
-The figures are those of Wang et al. (ICDCS 2013: load against throughput with N*, Fig. 5, 9 and 12; interval
-lengths, Fig. 8; collections against load, Fig. 10), Pu (distribution of response times) and milliScope
-(utilisation per node, Fig. 8 and 12). A scatter holds at most MOST_POINTS windows, thinned where they lie
-densest, so that the page does not grow with the run and no outlier is lost.
+The figures are those of Wang et al. (ICDCS 2013: load against throughput with N*, Fig. 5, 9 and 12;
+throughput as it is and normalised, Fig. 7; interval lengths, Fig. 8; collections against load, Fig. 10), Pu
+(distribution of response times) and milliScope (utilisation per node, Fig. 8 and 12). A scatter holds at
+most MOST_POINTS windows, thinned where they lie densest, so that the page does not grow with the run and no
+outlier is lost.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ def _node(run: Run, known: Analysis, state: NodeState, host: str | None, is_entr
         "point": _point(state),
         "unit_us": _finite(state.unit_ns / 1e3),
         "widths": [_load_and_throughput(state, work, width) for width in WIDTHS_NS],
+        "raw": _not_normalised(state),
         "host": _against_load(run, state, host) if host is not None else [],
         "entry": is_entry,
         "times": _times(took[at.departed]),
@@ -122,6 +124,20 @@ def _load_and_throughput(state: NodeState, work: NodeWork, width_ns: int) -> dic
         load, rate, kind = np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.uint8)
     used = kind != WindowState.IDLE
     return {"ms": width_ns / 1e6, **points(load[used], rate[used], RATE_SCALE, kind[used])}
+
+
+def _not_normalised(state: NodeState) -> dict[str, Any]:
+    """Completed calls, whatever their class, of each window that was not idle; with the correlation of load
+    with calls and with work units over normal windows."""
+    used = state.state != WindowState.IDLE
+    per_s = state.completions[used] * 1e9 / WINDOW_NS
+    calls, units = map(_finite, state.follows)
+    return {
+        "r": calls,
+        "r_units": units,
+        "ms": WINDOW_NS / 1e6,
+        **points(state.load[used], per_s, RATE_SCALE, state.state[used]),
+    }
 
 
 def _against_load(run: Run, state: NodeState, host: str) -> list[dict[str, Any]]:

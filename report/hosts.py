@@ -16,7 +16,8 @@ from tapscope.analyze.inside import Int
 from tapscope.analyze.load import WINDOW_NS, window_edges
 from tapscope.analyze.metrics import METRICS, Place
 from tapscope.hostmon.clock_layer import tap_times
-from tapscope.hostmon.fuse import cpu_by_window, host_of_node, stop_share
+from tapscope.hostmon.fuse import cpu_by_window, host_of_node, resample, stop_share
+from tapscope.hostmon.samples import Float
 from tapscope.report import encode
 from tapscope.report.run import Run
 from tapscope.store.dynamic import DynamicTable
@@ -31,6 +32,12 @@ CPU_SOURCES = {
     "iostat_cpu": "whole machine",
     "vmstat": "whole machine",
 }
+CORES = ("collectl_cpu_core", "sadf_cpu_core", "mpstat_cpu_core", "sar_cpu_core")
+"""Where the cores of a host are looked for, best first."""
+
+MOST_CORES = 16
+"""Of all hosts together that are drawn one by one."""
+
 LOOPBACK = "lo"
 KIBIBYTE = 1024.0
 SMALLEST = 1e-9
@@ -97,7 +104,8 @@ def strips(run: Run) -> list[dict[str, Any]]:
     nodes = {host: node for node, host in host_of_node(run.file).items()}
     hosts = list(dict.fromkeys(table.host for table in tables))
     edges = window_edges(run.start_ns, run.end_ns, WINDOW_NS)  # those of the load series
-    made = _cpu(run, nodes, hosts, edges) + _levels(run, nodes, hosts, edges)
+    made = _cpu(run, nodes, hosts, edges) + _cores(run, nodes, hosts, edges)
+    made += _levels(run, nodes, hosts, edges)
     for flow in FLOWS:
         series = [
             one
@@ -147,6 +155,49 @@ def _cpu(run: Run, nodes: dict[str, int], hosts: list[str], edges: Int) -> list[
     return [
         _strip("cpu", unit, f"{notes[unit]}, mean of each window", series) for unit, series in by_unit.items()
     ]
+
+
+def _cores(run: Run, nodes: dict[str, int], hosts: list[str], edges: Int) -> list[dict[str, Any]]:
+    """Each core of each host; of more than MOST_CORES the busiest and the idlest of each host."""
+    known = {host: found for host in hosts if (found := _each_core(run, host, edges))}
+    if max(map(len, known.values()), default=0) < 2:
+        return []  # the one core is the whole machine
+    note = "each core, mean of each window; hosts that share a kernel show the same cores"
+    if sum(map(len, known.values())) > MOST_CORES:
+        note = "busiest and idlest core of each host, mean of each window"
+        known = {
+            host: {
+                "busiest core": np.fmax.reduce(list(cores.values())),
+                "idlest core": np.fmin.reduce(list(cores.values())),
+            }
+            for host, cores in known.items()
+        }
+    axis = encode.axis(edges[:-1], run.start_ns)
+    series = [
+        _series(run, nodes, host, axis, encode.column(busy, 10)) | {"label": f"{host}, {core}"}
+        for host, cores in known.items()
+        for core, busy in cores.items()
+    ]
+    return [_strip("cores", "% of the core", note, series)]
+
+
+def _each_core(run: Run, host: str, edges: Int) -> dict[str, Float]:
+    """Busy share (%) of each core of a host per window, by its name, from the best source that has it."""
+    for kind in CORES:
+        table = next((t for t in run.file.dynamic_tables() if (t.host, t.kind) == (host, kind)), None)
+        if table is None:
+            continue
+        read = run.file.read_dynamic(table.table, ["begin_ns", "end_ns", "core", "busy_pct"])
+        begin, end = tap_times(run.file, host, read["begin_ns"], read["end_ns"])
+        names, place = np.unique(read["core"].astype(str), return_inverse=True)
+        busy = read["busy_pct"].astype(np.float64)
+        found = {
+            f"core {name}": resample(begin[place == i], end[place == i], busy[place == i], edges)
+            for i, name in sorted(enumerate(names.tolist()), key=lambda one: (len(one[1]), one[1]))
+        }
+        if any(np.isfinite(values).any() for values in found.values()):
+            return found
+    return {}
 
 
 def _flow(run: Run, nodes: dict[str, int], table: DynamicTable, flow: Flow) -> dict[str, Any] | None:

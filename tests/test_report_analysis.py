@@ -68,6 +68,17 @@ def test_every_interval_length_has_the_same_work(figures: dict[int, dict[str, An
         assert work[1] == pytest.approx(work[2], rel=0.002)
 
 
+def test_calls_that_are_not_normalised_are_all_there(figures, simulation) -> None:
+    calls = simulation.tables["calls"]
+    for node, figure in figures.items():
+        raw = figure["raw"]
+        assert raw["ms"] == 50
+        served = (calls["server_node"] == node) & (calls["depart_ns"] >= 0)
+        assert decoded(raw["y"]).sum() * raw["ms"] / 1e3 == pytest.approx(served.sum(), rel=0.002)
+        assert all(r is None or -1 <= r <= 1 for r in (raw["r"], raw["r_units"]))
+    assert any(figure["raw"]["r"] is not None for figure in figures.values())
+
+
 def test_response_times_are_counted_once_and_their_modes_lie_among_them(figures, simulation) -> None:
     calls = simulation.tables["calls"]
     for node, figure in figures.items():

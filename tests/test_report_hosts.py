@@ -71,6 +71,35 @@ def test_dirty_pages_are_those_of_the_host_itself(strips: dict[str, dict[str, An
     assert decoded(strips["dirty"], "db").max() == 0
 
 
+@pytest.mark.parametrize("cores", [2, 20])
+def test_each_core_is_drawn_or_the_busiest_and_the_idlest(simulation, tmp_path, cores: int) -> None:
+    """Core 1 works in the second and third second, all others never do."""
+    simulation.save(tmp_path / "run.db")
+    began = simulation.begin_ns // 1_000_000_000
+    lines = ["Linux 6.1 (app) \t2026-01-01 \t_x86_64_\t(2 CPU)\n\n"]
+    lines = ["# hostname;interval;timestamp;CPU;%user;%nice;%system;%iowait;%steal;%idle\n"]
+    for second in range(1, 6):
+        for core in range(cores):
+            busy = 80.0 if core == 1 and second in (2, 3) else 0.0
+            lines.append(f"app;1;{began + second};{core};{busy};0;0;0;0;{100 - busy}\n")
+    log = tmp_path / "hosts" / "app" / "sadf.csv"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(lines))
+    with RunFile.open(tmp_path / "run.db", write=True) as run:
+        load_host_files(run, log)
+    with RunFile.open(tmp_path / "run.db") as file:
+        (strip,) = [each for each in hosts.strips(read(file)) if each["id"] == "cores"]
+    labels = {series["label"] for series in strip["series"]}
+    busiest, idlest = (
+        ("app, core 1", "app, core 0") if cores == 2 else ("app, busiest core", "app, idlest core")
+    )
+    assert labels == {busiest, idlest}
+    worked = decoded(strip, busiest)
+    assert worked.max() == 80
+    assert (worked > 0).sum() == pytest.approx(40, abs=2)
+    assert decoded(strip, idlest).max() == 0
+
+
 def test_what_no_host_logged_has_no_strip(strips: dict[str, dict[str, Any]]) -> None:
     assert {"gc", "dirty"} < set(strips)
     assert not {"utilisation", "disk", "network"} & set(strips)

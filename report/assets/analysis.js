@@ -47,6 +47,19 @@ Tapscope.analysis = (() => {
     });
   };
 
+  // Throughput that counts every call alike: in mixed traffic it follows the load less well than work units do.
+  const notNormalised = (where, node, points) => chart.draw(where, {
+    x: { title: "load, calls (time-weighted mean of the window)", range: [0, highest(points.x) * 1.04 || 1] },
+    y: { title: "throughput, calls/s", range: [0, highest(points.y) * 1.06 || 1] },
+    traces: chart.states(points.x, points.y, points.kind, node.colour, `load %{x:.2f}<br>%{y:.0f} calls/s, ${significant(points.ms, 3)} ms`),
+    marks: node.point.reached ? [{ x: node.point.n_star, colour: "accent", words: "N*" }] : [],
+    height: 300,
+  });
+
+  const followWords = ({ r, r_units: units }) => (r === null || units === null
+    ? "Too few windows below N* to say whether throughput follows load."
+    : `Below N* load correlates with completed calls by r = ${significant(r, 2)}, with work units by r = ${significant(units, 2)}.`);
+
   const times = (where, node) => {
     const { first, per_octave: octave, count, modes } = node.times;
     const at = (bin) => 2 ** ((first + bin) / octave) / 1e6;
@@ -106,10 +119,13 @@ Tapscope.analysis = (() => {
     const node = nodes[chosen];
     const widths = node.widths.map(decoded);
     const middle = widths[1];
+    const raw = decoded(node.raw);
     const ranges = [highest(widths[0].x) * 1.04 || 1, highest(widths[0].y) * 1.06 || 1];
     drawn = [
       figure("wide", "Load against throughput, windows of 50 ms", `${nStarWords(node)} Drawn: ${thinning(middle)}.`,
         (where) => loadThroughput(where, node, middle)),
+      figure("wide", "The same with calls in place of work units", `${followWords(node.raw)} Drawn: ${thinning(node.raw)}.`,
+        (where) => notNormalised(where, node, raw)),
       figure("wide", `Response times of all ${node.entry ? "transactions" : "calls"}, with their modes`,
         `${number(node.times.count.reduce((a, b) => a + b, 0))} calls${node.entry ? ", with the wait for their connection" : ""}.`,
         (where) => times(where, node)),

@@ -11,7 +11,7 @@ Tapscope.stripPanel = (given) => {
     response: ["Point-in-time response time", "calls that end in the window"],
     queue: ["Queue length", "time-weighted mean of the window, and its highest value"],
     throughput: ["Throughput", "calls completed in the window"],
-    gc: ["Garbage collection", ""], utilisation: ["Disk utilisation", ""], dirty: ["Dirty pages", ""],
+    cores: ["CPU of each core", ""], gc: ["Garbage collection", ""], utilisation: ["Disk utilisation", ""], dirty: ["Dirty pages", ""],
     cpu: ["CPU", ""], disk: ["Disk", ""], network: ["Network", ""],
     named: ["What the cause names", "at the node where the queue began, and at other hosts"],
     node: ["The node where the queue began", ""],
