@@ -53,7 +53,7 @@ Tapscope.analysis = (() => {
     y: { title: "throughput, calls/s", range: [0, highest(points.y) * 1.06 || 1] },
     traces: chart.states(points.x, points.y, points.kind, node.colour, `load %{x:.2f}<br>%{y:.0f} calls/s, ${significant(points.ms, 3)} ms`),
     marks: node.point.reached ? [{ x: node.point.n_star, colour: "accent", words: "N*" }] : [],
-    height: 300,
+    height: 240,
   });
 
   const followWords = ({ r, r_units: units }) => (r === null || units === null
@@ -124,13 +124,13 @@ Tapscope.analysis = (() => {
     drawn = [
       figure("wide", "Load against throughput, windows of 50 ms", `${nStarWords(node)} Drawn: ${thinning(middle)}.`,
         (where) => loadThroughput(where, node, middle)),
-      figure("wide", "The same with calls in place of work units", `${followWords(node.raw)} Drawn: ${thinning(node.raw)}.`,
-        (where) => notNormalised(where, node, raw)),
       figure("wide", `Response times of all ${node.entry ? "transactions" : "calls"}, with their modes`,
         `${number(node.times.count.reduce((a, b) => a + b, 0))} calls${node.entry ? ", with the wait for their connection" : ""}.`,
         (where) => times(where, node)),
       ...widths.map((points) => figure("third", `Interval length ${points.ms >= 1000 ? `${points.ms / 1000} s` : `${points.ms} ms`}`, `${thinning(points)}.`,
         (where) => loadThroughput(where, node, points, { height: 230, ranges }))),
+      figure("half", "Load against calls in place of work units, windows of 50 ms", `${followWords(node.raw)} ${thinning(node.raw)}.`,
+        (where) => notNormalised(where, node, raw)),
       ...node.host.map(decoded).map((points) => figure("half", `${points.name} against load, windows of 50 ms`,
         `Correlation r = ${points.r === null ? "–" : significant(points.r, 2)}. ${thinning(points)}.`,
         (where) => against(where, node, points))),
