@@ -162,6 +162,16 @@ std::size_t NodeStream::quietest(std::size_t low, std::size_t high) const {
     return best;
 }
 
+// When everybody has left who is in flight then and will be answered. Nobody else made a child that begins before, so
+// what comes later says nothing of those.
+Time NodeStream::gone_by(Time at) const noexcept {
+    Time out = at;
+    for (std::size_t p = 0; p < arrive_.size() && arrive_[p] <= at + kSlack; ++p) {
+        if (depart_[p] < kForever) out = std::max(out, depart_[p]);
+    }
+    return out + kSlack;
+}
+
 // The next stretch, when all the rows that determine it are there.
 NodeStream::Border NodeStream::next_border(bool finished) const {
     Border out;
@@ -173,7 +183,7 @@ NodeStream::Border NodeStream::next_border(bool finished) const {
     const Time start = begin_[first];
     auto low = std::min(first + children, first_from(start + length, first));
     if (!matcher_ && candidates_ > stretch_.first_candidates) low = std::min(low, counted_);
-    const auto high = std::min(low + children / 4, first_from(start + length + length / 4, low));
+    const auto high = std::min(low + (low - first) / 4, first_from(start + length + length / 4, low));
     const auto begin_or = [&](std::size_t c, Time otherwise) { return c < n ? begin_[c] : otherwise; };
     const Time ahead_from = std::min(begin_or(high, kForever), start + length + length / 4);
     const auto end = std::min(high + stretch_.ahead, first_from(ahead_from + stretch_.ahead_ns, high));
@@ -186,9 +196,9 @@ NodeStream::Border NodeStream::next_border(bool finished) const {
         return out;
     }
     out.settled = quietest(low, std::min(high, n));
-    out.end = std::min(end, n);
     out.at = begin_or(out.settled, start + length);
-    out.horizon = needed;
+    out.horizon = std::min(needed, gone_by(out.at));
+    out.end = std::min(end, first_from(out.horizon, out.settled));
     return out;
 }
 

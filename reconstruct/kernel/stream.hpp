@@ -24,8 +24,8 @@ namespace tapscope::match {
 struct StretchOptions {
     std::size_t first_children = 49'152;       // of the stretch that teaches the model
     std::size_t first_candidates = 1'500'000;  // of its children together: what learning costs
-    std::size_t children = 8'192;        // of every later one; up to a quarter more, to find a quiet place
-    std::size_t ahead = 2'048;           // of the next stretch, looked at where the border is not quiet
+    std::size_t children = 8'192;  // of every later one; up to a quarter more, to find a quiet place
+    std::size_t ahead = 2'048;     // of the next stretch, looked at until those in flight have left, at most
     Time first_ns = 600'000'000'000;     // and no longer than this,
     Time length_ns = 30'000'000'000;     // or this,
     Time ahead_ns = 5'000'000'000;       // or this
@@ -94,6 +94,7 @@ private:
     std::size_t first_from(Time at, std::size_t low) const noexcept;
     void count_candidates(bool finished);
     std::size_t quietest(std::size_t low, std::size_t high) const;
+    Time gone_by(Time at) const noexcept;
     void match(const Border& border);
     void compact(const Border& border, const std::vector<std::int32_t>& parent_of);
     std::int32_t intern(KeyMap& classes, std::int64_t cls, std::int32_t& count) const;
