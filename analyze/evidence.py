@@ -99,7 +99,9 @@ class Logs:
 def first_of(run: RunFile, host: str, places: tuple[Place, ...], edges_ns: Int) -> Float | None:
     """Mean per window of the first of these places that the host has; None without any."""
     for place in places:
-        values = by_window(run, host, place.kind, place.column, edges_ns, dict(place.where) or None)
+        values = by_window(
+            run, host, place.kind, place.column, edges_ns, dict(place.where), place.of, place.total
+        )
         if values is not None and np.isfinite(values).any():
             return values * place.scale
     return None

@@ -21,12 +21,15 @@ RISEN = 4.0
 @dataclass(frozen=True)
 class Place:
     """A column of a kind of host table; `where` picks rows by text columns, `scale` makes the metric's
-    unit."""
+    unit. `of`: columns that tell several things apart (disks, locks, groups), of which the highest counts, or
+    with `total` their sum: one busy disk among ten is a busy disk."""
 
     kind: str
     column: str
     where: tuple[tuple[str, str], ...] = ()
     scale: float = 1.0
+    of: tuple[str, ...] = ()
+    total: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,12 @@ SUDDEN = 2
 def _pressure(resource: str) -> tuple[Place, ...]:
     return (
         Place("cgroup_cpu", f"{resource}_some_pct"),
-        Place("pressure", "stall_pct", (("resource", resource), ("scope", "some"))),
+        Place("pressure", "stall_pct", (("resource", resource), ("scope", "some")), of=("group",)),
     )
 
 
 def _cpu(name: str, plot: str) -> tuple[Place, ...]:
-    tables = ("collectl_cpu", "sadf_cpu", "mpstat_cpu", "iostat_cpu", "vmstat")
+    tables = ("collectl_cpu", "sadf_cpu", "mpstat_cpu", "sar_cpu", "iostat_cpu", "vmstat")
     return (Place(tables[0], name), Place("collectl_plot", plot), *(Place(kind, name) for kind in tables[1:]))
 
 
@@ -101,8 +104,48 @@ MOST_OF_A_WINDOW = 50.0
 
 def _own_pages(kind: str) -> tuple[Place, ...]:
     """Pages of a control group, in both of its versions."""
-    accounted = (Place("cgroup_memory_stat", name, scale=MIB) for name in (f"file_{kind}", kind))
+    accounted = (
+        Place("cgroup_memory_stat", name, scale=MIB, of=("group",), total=True)
+        for name in (f"file_{kind}", kind)
+    )
     return Place("cgroup_cpu", f"{kind}_kib", scale=1 / 1024), *accounted
+
+
+OWN_CPU = (
+    Place("cgroup_cpu", "busy_pct"),
+    Place("cgroup_cpu_stat", "busy_pct", of=("group",), total=True),
+    Place("cgroup_cpuacct_usage", "busy_pct", of=("group",), total=True),
+)
+CLOCK = (
+    Place("cpu_frequency", "mhz"),
+    Place("turbostat", "bzy_mhz"),
+    Place("sadf_cpu_frequency", "frequency"),
+    Place("sadf_cpu_frequency", "mhz"),
+)
+DISK = ("disk",)
+BUSY = (
+    ("collectl_disk", "busy_pct"),
+    ("sadf_disk", "util_pct"),
+    ("iostat_disk", "util_pct"),
+    ("sar_disk_tps", "util_pct"),
+)
+WRITTEN = (
+    ("collectl_disk", "written_kib_per_s"),
+    ("collectl_plot", "dsk_writekbtot"),
+    ("sadf_disk", "wkb_s"),
+    ("sadf_disk", "wkb"),
+    ("iostat_disk", "wkb_s"),
+    ("iostat_disk", "kb_wrtn_s"),
+    ("sar_disk_tps", "wkb_s"),
+    ("vmstat", "bo"),
+)
+DIRTY = (
+    ("collectl_memory", "dirty"),
+    ("collectl_plot", "mem_dirty"),
+    ("sadf_memory", "dirty"),
+    ("sadf_memory", "kbdirty"),
+)
+"""Where a metric is looked for, best first; in KiB and KiB/s."""
 
 
 METRICS: dict[str, Metric] = {
@@ -110,9 +153,7 @@ METRICS: dict[str, Metric] = {
     "safepoint": Metric("time in other stops of the JVM", "%", full=MOST_OF_A_WINDOW, own=True),
     "stalled": Metric("calls inside and none completed", "", full=1, own=True),
     "machine_cpu": Metric("CPU of the machine", "%", _cpu("busy_pct", "cpu_totl_pct"), full=90),
-    "own_cpu": Metric(
-        "CPU of the node's own group", "% of a core", (Place("cgroup_cpu", "busy_pct"),), least=20, own=True
-    ),
+    "own_cpu": Metric("CPU of the node's own group", "% of a core", OWN_CPU, least=20, own=True),
     "saturated": Metric("machine busy, and the node's own use up most", "%", full=90),
     "crowded": Metric("machine busy, and others' use up more than the node's", "%", full=90),
     "starved": Metric("tasks waited for a CPU, and the node's own use not up", "%", least=30, own=True),
@@ -120,29 +161,23 @@ METRICS: dict[str, Metric] = {
     "throttled": Metric(
         "time held back by the CPU quota",
         "% of a core",
-        (Place("cgroup_cpu", "throttled_pct"), Place("cgroup_cpu_stat", "throttled_pct")),
+        (Place("cgroup_cpu", "throttled_pct"), Place("cgroup_cpu_stat", "throttled_pct", of=("group",))),
         least=10,
         own=True,
     ),
-    "speed_mhz": Metric(
-        "clock of the CPU", "MHz", (Place("cpu_frequency", "mhz"),), least=100, own=True, falls=True
-    ),
+    "speed_mhz": Metric("clock of the CPU", "MHz", CLOCK, least=100, own=True, falls=True),
     "slow": Metric("full at a lower throughput than at other times", "", full=1, own=True),
     "disk_busy": Metric(
         "disk",
         "% busy",
-        (
-            Place("collectl_disk", "busy_pct"),
-            Place("sadf_disk", "util_pct"),
-            Place("iostat_disk", "util_pct"),
-        ),
+        tuple(Place(kind, column, of=DISK) for kind, column in BUSY),
         full=90,
     ),
     "io_wait": Metric("CPU waiting for I/O", "%", _cpu("wait_pct", "cpu_wait_pct"), least=10),
     "machine_written": Metric(
         "written by the machine",
         "MiB/s",
-        (Place("collectl_disk", "written_kib_per_s", scale=1 / 1024),),
+        tuple(Place(*place, scale=1 / 1024, of=DISK, total=True) for place in WRITTEN),
         least=4,
     ),
     "own_written": Metric(
@@ -150,7 +185,7 @@ METRICS: dict[str, Metric] = {
         "MiB/s",
         (
             Place("cgroup_cpu", "written_kib_per_s", scale=1 / 1024),
-            Place("cgroup_io_stat", "wbytes_per_s", scale=MIB),
+            Place("cgroup_io_stat", "wbytes_per_s", scale=MIB, of=("group", "of"), total=True),
         ),
         least=2,
         own=True,
@@ -158,7 +193,7 @@ METRICS: dict[str, Metric] = {
     "machine_dirty": Metric(
         "change of the machine's dirty pages",
         "MiB",
-        (Place("collectl_memory", "dirty", scale=1 / 1024),),
+        tuple(Place(*place, scale=1 / 1024) for place in DIRTY),
         least=16,
         change=churned,
     ),
@@ -181,7 +216,7 @@ METRICS: dict[str, Metric] = {
     "io_pressure": Metric("some task waited for I/O", "%", _pressure("io"), least=20),
     "memory_pressure": Metric("some task waited for memory", "%", _pressure("memory"), least=10),
     "lock_wait": Metric(
-        "waiting for kernel locks", "% of a thread", (Place("lock_stat", "wait_pct"),), least=10
+        "waiting for kernel locks", "% of a thread", (Place("lock_stat", "wait_pct", of=("lock",)),), least=10
     ),
     "arrivals": Metric("arrivals", "calls", least=5, own=True),
     "pool": Metric("calls open to the node below, of the most that ever were", "", full=1, own=True),

@@ -6,8 +6,9 @@ Host samples carry the host's time, load series the tap's. Where a host's clock 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,29 +65,54 @@ def by_window(
     column: str,
     edges_ns: Int,
     where: Mapping[str, str] | None = None,
+    of: Sequence[str] = (),
+    total: bool = False,
 ) -> Float | None:
     """One column of a host's tables of a kind, as a mean per window; None when the host has no such
     column.
 
     `where` keeps the rows in which these text columns have these values: files that hold several things
-    (pressure: resource and scope) are one table.
+    (pressure: resource and scope) are one table. `of` are columns that tell things of one time apart (disks,
+    locks): of each the mean is taken, and of these the highest, or with `total` the sum.
     """
     asked = dict(where or {})
     begin, end, value = [], [], []
+    thing: list[NDArray[Any]] = []
     for table in run.dynamic_tables():
         names = {c.name for c in table.columns}
         if table.host == host and table.kind == kind and {column, *asked} <= names:
-            got = run.read_dynamic(table.table, ["begin_ns", "end_ns", column, *asked])
+            apart = [name for name in of if name in names]
+            got = run.read_dynamic(table.table, ["begin_ns", "end_ns", column, *asked, *apart])
+            if got[column].dtype == object:
+                continue  # the log has texts there
             keep = np.ones(len(got[column]), dtype=np.bool_)
             for name, text in asked.items():
                 keep &= got[name] == text
             begin.append(got["begin_ns"][keep])
             end.append(got["end_ns"][keep])
             value.append(got[column][keep].astype(np.float64))
+            called = [got[name][keep].astype(str).tolist() for name in apart]
+            thing.append(
+                np.array(["\0".join(one) for one in zip(*called, strict=True)] or [""] * len(begin[-1]))
+            )
     if not sum(map(len, begin)):
         return None
     begins, ends = tap_times(run, host, np.concatenate(begin), np.concatenate(end))
-    return resample(begins, ends, np.concatenate(value), edges_ns)
+    values = np.concatenate(value)
+    names_, place = np.unique(np.concatenate(thing), return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    cuts = np.searchsorted(place[order], np.arange(len(names_) + 1))
+    found: Float | None = None
+    for low, high in pairwise(cuts.tolist()):
+        rows = order[low:high]
+        mean = resample(begins[rows], ends[rows], values[rows], edges_ns)
+        if found is None:
+            found = mean
+        elif total:
+            found = np.where(np.isnan(found), mean, found + np.nan_to_num(mean))
+        else:
+            found = np.fmax(found, mean)
+    return found
 
 
 @dataclass(frozen=True)

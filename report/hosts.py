@@ -82,13 +82,13 @@ LEVELS = (
         "utilisation",
         METRICS["disk_busy"].places,
         "% busy",
-        "mean of each window; hosts that share a kernel show the same disks",
+        "the busiest disk, mean of each window; hosts that share a kernel show the same disks",
     ),
     Level(
         "dirty",
         (
             Place("cgroup_cpu", "dirty_kib", scale=1 / 1024),
-            Place("collectl_memory", "dirty", scale=1 / 1024),
+            *METRICS["machine_dirty"].places,
         ),
         "MiB",
         "of the host's control group where that is known, else of the whole machine",

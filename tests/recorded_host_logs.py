@@ -14,6 +14,7 @@ from tapscope.hostmon.samples import HostLog, HostTable
 from tapscope.store.errors import TapscopeError
 
 LOGS = Path(__file__).resolve().parent.parent / "pcaps" / "hostlogs"
+HOSTS = LOGS.parent / "hosts"
 FILES = sorted(path for path in LOGS.iterdir() if path.suffix not in (".py", ".md"))
 STARTED = Told(start_ns=1_795_241_000_000_000_000)
 AMBIGUOUS = "sadf_h.csv"  # more than one section repeats: refused
