@@ -87,7 +87,8 @@ class Separator:
         ]
         if not compared:
             return None
-        best = max(compared, key=lambda one: (one.phi, one.naming))
+        # Of a table that one class alone names, the class: it says whether the calls write.
+        best = max(compared, key=lambda one: (one.phi, one.naming, len(one.what), one.what))
         # The best of so many unrelated names would do as well by chance.
         by_chance = 1.5 * float(np.sqrt(2 * np.log(len(named) + 1) / len(column)))
         if best.phi >= by_chance and best.held >= FEWEST_HELD:

@@ -51,6 +51,11 @@ def test_calls_of_one_class_are_named_by_it() -> None:
     assert calls({0}).between(BEGIN, END).what == CLASSES[0][1]
 
 
+def test_of_a_table_that_one_class_alone_names_it_is_always_the_class() -> None:
+    """Whatever order a set of both has in this process."""
+    assert calls({1}).between(BEGIN, END).what == CLASSES[1][1]
+
+
 def test_a_stop_holds_all_alike() -> None:
     found = calls(set(range(len(CLASSES)))).between(BEGIN - 20 * MS, END)
     assert found is None or found.phi == 0
