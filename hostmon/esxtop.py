@@ -25,18 +25,22 @@ COLUMN = re.compile(
     r"\\\\(?P<host>[^\\]+)\\(?P<object>[^\\(]+)(?:\((?P<instance>.*)\))?\\(?P<counter>.+)", re.DOTALL
 )
 STAMP = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d(?:\.\d+)?)")
-UNITS = (
-    ("% ", "%"),
-    ("mbytes/sec", "MiB/s"),
-    ("mbits", "Mbit/s"),
-    ("kb/sec", "KiB/s"),
-    ("mb/sec", "MiB/s"),
-    ("/sec", "1/s"),
-    ("millisec", "ms"),
-    ("mbytes", "MiB"),
-    ("kbytes", "KiB"),
-    ("mhz", "MHz"),
+UNITS = tuple(
+    (re.compile(pattern), unit)
+    for pattern, unit in (
+        (r"% ", "%"),
+        (r"mbits", "Mbit/s"),
+        (r"\bmbytes\b.*/sec|mb/sec", "MiB/s"),
+        (r"\bkbytes\b.*/sec|kb/sec", "KiB/s"),
+        (r"\bbytes\b.*/sec", "bytes/s"),
+        (r"/sec", "1/s"),
+        (r"millisec", "ms"),
+        (r"mbytes", "MiB"),
+        (r"kbytes", "KiB"),
+        (r"mhz", "MHz"),
+    )
 )
+"""By what is found first in a counter's name (in small letters): MBytes Read/sec, Disk Write Bytes/sec."""
 
 
 def is_esxtop(first: list[str]) -> bool:
@@ -47,7 +51,7 @@ def is_esxtop(first: list[str]) -> bool:
 def unit(name: str) -> str:
     """Unit of a counter by its name."""
     low = name.lower()
-    return next((found for part, found in UNITS if part in low or low.startswith(part)), "")
+    return next((found for pattern, found in UNITS if pattern.search(low)), "")
 
 
 def read_esxtop(lines: Iterable[str], path: str = "", told: Told = NOTHING_TOLD) -> HostLog:

@@ -158,6 +158,8 @@ def test_frequencies_are_in_mhz() -> None:
 def test_every_object_of_esxtop_is_a_table_with_its_instances() -> None:
     log = read(lines_of("esxtop.csv"))
     assert log.host == "esx1"
+    disk = table(log, "esxtop_physical_disk_adapter").units
+    assert (disk["mbytes_read_sec"], disk["average_guest_millisec_command"]) == ("MiB/s", "ms")
     ready = table(log, "esxtop_group_cpu")
     assert ready.columns["instance"] == ["1234:web(1)"] * 3
     assert ready.columns["pct_ready"].tolist() == [0.10, 35.40, 0.20]
