@@ -92,16 +92,15 @@ def by_window(
             end.append(got["end_ns"][keep])
             value.append(got[column][keep].astype(np.float64))
             called = [got[name][keep].astype(str).tolist() for name in apart]
-            thing.append(
-                np.array(["\0".join(one) for one in zip(*called, strict=True)] or [""] * len(begin[-1]))
-            )
+            names_of = ["\0".join(one) for one in zip(*called, strict=True)] or [""] * len(begin[-1])
+            thing.append(np.array(names_of, dtype=np.str_))
     if not sum(map(len, begin)):
         return None
     begins, ends = tap_times(run, host, np.concatenate(begin), np.concatenate(end))
     values = np.concatenate(value)
-    names_, place = np.unique(np.concatenate(thing), return_inverse=True)
+    things, place = np.unique(np.concatenate(thing), return_inverse=True)
     order = np.argsort(place, kind="stable")
-    cuts = np.searchsorted(place[order], np.arange(len(names_) + 1))
+    cuts = np.searchsorted(place[order], np.arange(len(things) + 1))
     found: Float | None = None
     for low, high in pairwise(cuts.tolist()):
         rows = order[low:high]

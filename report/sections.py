@@ -78,7 +78,11 @@ def overview(run: Run) -> str:
     if rows is not None:
         origin = [tile(count(rows[0]), "rows of span tables", f"{count(rows[1])} left out")]
     tiles = [
-        tile(duration(run.end_ns - run.start_ns), "captured", f"from {utc(run.start_ns)}"),
+        tile(
+            duration(run.end_ns - run.start_ns),
+            "captured",
+            f"from {utc(run.start_ns)}" if run.end_ns > run.start_ns else "nothing",
+        ),
         *origin,
         tile(count(calls), "calls", f"at {count(len(run.tiers), 'tier')}"),
         tile(count(traces), "transactions", f"{share(whole, traces)} complete"),
