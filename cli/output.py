@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 
 from tapscope.store.errors import TapscopeError
 
+_CONTROLS = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
 PLAIN_WIDTH = 240  # columns of a table that is not shown on a terminal
 Progress = Callable[[str, int, int], None]
 """progress(what, done, total), called a few times a second at most."""
@@ -69,8 +71,9 @@ def _is_number(value: Any) -> bool:
 
 def print_json(value: Any) -> None:
     """Print one JSON document; NaN becomes null."""
-    json.dump(plain(value), sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False)
+    # JSON itself escapes only what is below a blank; some terminals obey what follows ASCII, too.
+    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from simulator import NODE_NAMES, Simulation, simulate
 from tapscope.cli import manual
 from tapscope.cli.formats import formats_md
 from tapscope.cli.main import COMMANDS, run
-from tapscope.cli.output import printable, utc
+from tapscope.cli.output import print_json, printable, utc
 from tapscope.report.export import EXPORTS
 from tapscope.store.codes import CallFlag, LinkKind
 from tapscope.store.errors import ExitCode
@@ -326,6 +327,15 @@ def test_control_characters_from_the_network_never_reach_the_terminal(capsys, pa
     assert "\x1b" not in out
     assert "\x07" not in out
     assert "[red]" in out
+
+
+def test_json_holds_no_character_that_a_terminal_obeys(capsys):
+    text = "a\x1b[2J\x7f\x9b31m\ud800 é"
+    print_json({"class": text})
+    shown = capsys.readouterr().out
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
+    assert "é" in shown
+    assert json.loads(shown) == {"class": text}
 
 
 def test_printable_keeps_ordinary_text():
