@@ -12,7 +12,11 @@ from pathlib import Path
 from tapscope.store.errors import TapscopeError
 
 LOOK_SECONDS = 0.1
+REPLACED_LOOKS = 20
+"""Looks without new bytes before a file counts as replaced: who wrote it may do so for a while after it was
+renamed."""
 BLOCK = 256 * 1024
+ROTATED = "was followed no longer; name the files of a rotating capture one by one, or capture with --spool"
 
 
 @dataclass
@@ -27,7 +31,8 @@ class Followed:
 def followed(path: str | os.PathLike[str]) -> Iterator[Followed]:
     """A pipe that carries `path` as it grows, and has no end before the block does.
 
-    A file that is written anew from its start (it got shorter) ends the pipe. Raises TapscopeError.
+    A file that is written anew from its start (it got shorter), or in whose place another one stands, ends
+    the pipe. Raises TapscopeError.
     """
     try:
         file = Path(path).open("rb", buffering=0)  # noqa: SIM115  (the thread closes it)
@@ -39,10 +44,11 @@ def followed(path: str | os.PathLike[str]) -> Iterator[Followed]:
 
     def carry() -> None:
         with file, os.fdopen(into, "wb", buffering=0) as pipe:
-            done = 0
+            done = quiet = 0
             while not over.is_set():
                 block = file.read(BLOCK)
                 if block:
+                    quiet = 0
                     done += len(block)
                     try:
                         while block:
@@ -50,12 +56,13 @@ def followed(path: str | os.PathLike[str]) -> Iterator[Followed]:
                     except BrokenPipeError:
                         return
                 elif (size := os.fstat(file.fileno()).st_size) < done:
-                    following.warning = (
-                        f"got shorter ({done} bytes were read, {size} are left) and was followed no longer; "
-                        "name the files of a rotating capture one by one, or capture with --spool"
-                    )
+                    following.warning = f"got shorter ({done} bytes were read, {size} are left) and {ROTATED}"
+                    return
+                elif quiet >= REPLACED_LOOKS and _is_another(file.fileno(), path):
+                    following.warning = f"was replaced by another file after {done} bytes and {ROTATED}"
                     return
                 else:
+                    quiet += 1
                     over.wait(LOOK_SECONDS)
 
     carrier = threading.Thread(target=carry, name="follow", daemon=True)
@@ -66,3 +73,11 @@ def followed(path: str | os.PathLike[str]) -> Iterator[Followed]:
         over.set()
         os.close(out)
         carrier.join()
+
+
+def _is_another(descriptor: int, path: str | os.PathLike[str]) -> bool:
+    """Does the path name another file than the one that is open? A file that is gone is none."""
+    try:
+        return not os.path.samestat(os.fstat(descriptor), Path(path).stat())
+    except OSError:
+        return False

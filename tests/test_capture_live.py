@@ -327,7 +327,16 @@ def test_a_growing_file_is_read_until_ctrl_c(tmp_path):
         assert run.sources()[0]["path"] == str(growing)
 
 
-def test_a_followed_file_that_gets_shorter_is_named(tmp_path):
+def _replace(path):
+    path.rename(path.with_suffix(".old"))
+    path.write_bytes((PCAPS / "mysql_several_statements.pcap").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [(lambda path: os.truncate(path, 24), "got shorter"), (_replace, "was replaced by another file")],
+)
+def test_a_followed_file_that_is_begun_anew_is_named(harm, said, tmp_path):
     """As when a rotating capture begins its file anew: what was read is traced, and why it ended is said."""
     whole = (PCAPS / "mysql_several_statements.pcap").read_bytes()
     growing = tmp_path / "growing.pcap"
@@ -340,10 +349,10 @@ def test_a_followed_file_that_gets_shorter_is_named(tmp_path):
     )
     time.sleep(2.0)
     assert process.poll() is None
-    os.truncate(growing, 24)
+    harm(growing)
     out, errors = process.communicate(timeout=20)  # ends by itself
     assert process.returncode == ExitCode.DONE, errors
     record = json.loads(out)
     assert record["calls"] > 0
-    assert any("got shorter" in warning for warning in record["loss"]["warnings"])
-    assert b"got shorter" in errors
+    assert any(said in warning for warning in record["loss"]["warnings"])
+    assert said.encode() in errors
