@@ -162,9 +162,10 @@ private:
 
     // Who waits and what lies idle is told anew, by the assignment as it is now.
     void rank() {
-        model_.rank(chains_.parent_of());
+        const auto ranked = model_.rank(chains_.parent_of());
+        if (ranked == Model::Ranked::none) return;
         chains_.forget();
-        nearness_.forget_starts();
+        if (ranked == Model::Ranked::starts_and_ends) nearness_.forget_starts();
     }
 
     void place() {

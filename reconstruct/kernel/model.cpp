@@ -32,6 +32,7 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
     const auto& children = problem_.children;
     bind_rows(idle);
     order_.forget_ranks();
+    ranked_by_.clear();
     lent_once_ = lent_once;
     std::vector<std::int32_t> latest;
     for (std::size_t c = 0; c < children.size(); ++c) {
@@ -252,6 +253,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     hold_.finish();
     hand_over_.estimate(problem_, candidates_, parent_of, keep);
     idle_order_.estimate(problem_, candidates_, parent_of, keep);
+    ranked_by_ = parent_of;
     learned_ = true;
     forget_cells();
     if (fan_out_.any()) learn_begins(parent_of);

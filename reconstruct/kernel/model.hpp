@@ -63,10 +63,14 @@ public:
     // has been weighed with `keep` (0: forgotten).
     void estimate(const std::vector<std::int32_t>& parent_of, double keep = 0.0);
 
-    // Ranks waiting parents by an assignment of the present rows: see StartOrder.
-    void rank(const std::vector<std::int32_t>& parent_of) {
-        order_.rank(problem_, parent_of);
+    // Ranks waiting parents and idle connections by an assignment of the present rows: see StartOrder, IdleOrder.
+    // Returns which steps have another score now.
+    enum class Ranked : std::uint8_t { none, ends, starts_and_ends };
+    Ranked rank(const std::vector<std::int32_t>& parent_of) {
+        if (parent_of == ranked_by_) return Ranked::none;
+        ranked_by_ = parent_of;
         idle_order_.rank(problem_, parent_of);
+        return order_.rank(problem_, parent_of) ? Ranked::starts_and_ends : Ranked::ends;
     }
 
     // Decides by an assignment of the present rows which clock tells the gaps best: see WorkClock. Returns whether it is
@@ -270,9 +274,10 @@ private:
     std::vector<Histogram> parallel3_, parallel2_;
     Histogram parallel_all_{};
     FanOut fan_out_;
-    std::vector<Histogram> leave_;        // gaps out of each state, whatever comes next
-    std::vector<double> orphans_, made_;  // by child class: children that nobody could have made, and all
-    double span_ns_ = 0;                  // of the time in which they came
+    std::vector<Histogram> leave_;         // gaps out of each state, whatever comes next
+    std::vector<double> orphans_, made_;   // by child class: children that nobody could have made, and all
+    double span_ns_ = 0;                   // of the time in which they came
+    std::vector<std::int32_t> ranked_by_;  // the assignment that order_ and idle_order_ were ranked by last
     StartOrder order_;
     HandOver hand_over_;
     Hold hold_;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 namespace tapscope::match {
 namespace {
@@ -19,11 +20,13 @@ int StartOrder::bucket(std::int32_t displacement) noexcept {
     return kBuckets / 2 + (displacement < 0 ? -step : step);
 }
 
-void StartOrder::rank(const Problem& problem, const std::vector<std::int32_t>& parent_of) {
+bool StartOrder::rank(const Problem& problem, const std::vector<std::int32_t>& parent_of) {
     const auto& parents = problem.parents;
     const auto& children = problem.children;
     // Children are sorted by begin, parents by arrival: ranks are running counts.
     first_.assign(parents.size(), kNone);
+    std::swap(arrival_rank_, arrival_before_);
+    std::swap(start_rank_, start_before_);
     start_rank_.resize(children.size());
     std::int32_t starts = 0;
     for (std::size_t c = 0; c < children.size(); ++c) {
@@ -39,6 +42,7 @@ void StartOrder::rank(const Problem& problem, const std::vector<std::int32_t>& p
         arrival_rank_[p] = arrivals;
         arrivals += first_[p] != kNone;
     }
+    return arrival_rank_ != arrival_before_ || start_rank_ != start_before_;
 }
 
 void StartOrder::estimate(const Problem& problem, const Candidates& candidates,

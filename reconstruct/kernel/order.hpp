@@ -23,8 +23,8 @@ public:
     void estimate(const Problem& problem, const Candidates& candidates,
                   const std::vector<std::int32_t>& parent_of, double keep = 0.0);
 
-    // Ranks the rows of a stretch by an assignment; what was learned stays.
-    void rank(const Problem& problem, const std::vector<std::int32_t>& parent_of);
+    // Ranks the rows of a stretch by an assignment; what was learned stays. Returns whether ranks are others than before.
+    bool rank(const Problem& problem, const std::vector<std::int32_t>& parent_of);
     // Rows whose order is not known yet have no evidence.
     void forget_ranks() { arrival_rank_.clear(); }
 
@@ -48,8 +48,9 @@ private:
 
     static int bucket(std::int32_t displacement) noexcept;
 
-    std::vector<std::int32_t> arrival_rank_, start_rank_;  // by parent, by child
-    std::vector<std::int32_t> first_;                      // first child of each parent, as ranked
+    std::vector<std::int32_t> arrival_rank_, start_rank_;      // by parent, by child
+    std::vector<std::int32_t> arrival_before_, start_before_;  // as ranked before
+    std::vector<std::int32_t> first_;                          // first child of each parent, as ranked
     std::array<Displaced, kGroups> habit_{};
     std::array<Displaced::Ratios, kGroups> ratio_{};
 };
