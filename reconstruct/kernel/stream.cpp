@@ -172,6 +172,16 @@ Time NodeStream::gone_by(Time at) const noexcept {
     return out + kSlack;
 }
 
+FirstRows NodeStream::first_rows(std::size_t children) const {
+    const auto parents = children == 0
+                             ? arrive_.begin()
+                             : std::upper_bound(arrive_.begin(), arrive_.end(), begin_[children - 1]);
+    const auto n = static_cast<std::size_t>(parents - arrive_.begin());
+    const auto part = [](const auto& column, std::size_t count) { return std::span(column).first(count); };
+    return {part(parent_cls_, n), part(child_cls_, children), part(arrive_, n),
+            part(depart_, n),     part(begin_, children),     part(child_tokens_.offset, children + 1)};
+}
+
 // The next stretch, when all the rows that determine it are there.
 NodeStream::Border NodeStream::next_border(bool finished) const {
     Border out;
@@ -183,12 +193,25 @@ NodeStream::Border NodeStream::next_border(bool finished) const {
     const Time start = begin_[first];
     auto low = std::min(first + children, first_from(start + length, first));
     if (!matcher_ && candidates_ > stretch_.first_candidates) low = std::min(low, counted_);
-    const auto high = std::min(low + (low - first) / 4, first_from(start + length + length / 4, low));
     const auto begin_or = [&](std::size_t c, Time otherwise) { return c < n ? begin_[c] : otherwise; };
-    const Time ahead_from = std::min(begin_or(high, kForever), start + length + length / 4);
-    const auto end = std::min(high + stretch_.ahead, first_from(ahead_from + stretch_.ahead_ns, high));
-    const Time needed = std::min(begin_or(end, kForever), ahead_from + stretch_.ahead_ns);
+    std::size_t high = 0, end = 0;
+    Time needed = 0;
+    const auto look_ahead = [&] {
+        high = std::min(low + (low - first) / 4, first_from(start + length + length / 4, low));
+        const Time ahead_from = std::min(begin_or(high, kForever), start + length + length / 4);
+        end = std::min(high + stretch_.ahead, first_from(ahead_from + stretch_.ahead_ns, high));
+        needed = std::min(begin_or(end, kForever), ahead_from + stretch_.ahead_ns);
+    };
+    look_ahead();
     if (!finished && (needed >= kForever || needed + kSlack >= now_)) return out;
+    if (!matcher_) {
+        // Rows of all of it were waited for, to know that a part will do.
+        const auto enough = enough_to_learn(first_rows(std::min(high, n)), stretch_.least_children);
+        if (enough < low) {
+            low = enough;
+            look_ahead();
+        }
+    }
     out.known = true;
     if (finished && end >= n) {
         out.settled = out.end = n;

@@ -16,13 +16,15 @@
 #include <vector>
 
 #include "assign.hpp"
+#include "enough.hpp"
 #include "key_map.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
 
 struct StretchOptions {
-    std::size_t first_children = 49'152;       // of the stretch that teaches the model
+    std::size_t first_children = 49'152;       // of the stretch that teaches the model, at most,
+    std::size_t least_children = 12'288;       // and at least, where so many tell of all: enough.hpp
     std::size_t first_candidates = 1'500'000;  // of its children together: what learning costs
     std::size_t children = 8'192;  // of every later one; up to a quarter more, to find a quiet place
     std::size_t ahead = 2'048;     // of the next stretch, looked at until those in flight have left, at most
@@ -95,6 +97,7 @@ private:
     void count_candidates(bool finished);
     std::size_t quietest(std::size_t low, std::size_t high) const;
     Time gone_by(Time at) const noexcept;
+    FirstRows first_rows(std::size_t children) const;
     void match(const Border& border);
     void compact(const Border& border, const std::vector<std::int32_t>& parent_of);
     std::int32_t intern(KeyMap& classes, std::int64_t cls, std::int32_t& count) const;
