@@ -49,6 +49,7 @@ def loss_summary(run: RunFile) -> dict[str, Any]:
     lost = sum(counted.get(f"spool.{how}_segments", 0) for how in ("damaged", "missing"))
     record["lost_segments_share"] = lost / (lost + counted.get("spool.segments", 0)) if lost else 0.0
     seen = record["bytes"]
-    record["missing_share"] = record["missing_bytes"] / (seen + record["missing_bytes"]) if seen else 0.0
+    sent = seen + record["missing_bytes"]
+    record["missing_share"] = record["missing_bytes"] / sent if sent else 0.0
     record["unparsed_share"] = record["unparsed_bytes"] / seen if seen else 0.0
     return record

@@ -128,7 +128,11 @@ def quality_problems(loss: dict[str, Any], calls: int) -> list[str]:
         problems.append(
             f"{100 * loss['missing_share']:.1f} % of the stream bytes were never seen by the tap (threshold "
             f"{100 * MISSING_LIMIT:g} %): queue lengths and links are less sure. "
-            "Give the recorder a larger buffer"
+            + (
+                "Packets were cut by the snap length: record whole ones (-s 0)"
+                if loss["cut_packets"]
+                else "Give the recorder a larger buffer"
+            )
         )
     return problems
 

@@ -55,6 +55,7 @@ WORDS = {
     "decode.bad_fragment": "IP fragments of impossible size or place",
     "decode.too_deep": "Packets with more tunnels inside one another than are followed",
     "decode.cut_by_mirror": "Packets that a mirror cut before it sent them",
+    "decode.tcp_options_cut": "Packets cut inside their TCP options (snap length)",
     "decode.erspan_timestamp": "Packets timed by the mirroring switch (ERSPAN III)",
     "decode.erspan_timestamp_not_utc": "Switch timestamps not tied to UTC: the capture's time stays",
     "decode.tap_points_beyond_bound": "Packets of more tap points than are told apart",

@@ -14,9 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capture_packets import (
+    ACK,
     CLIENT,
+    FIN,
     SERVER,
     START_NS,
+    SYN,
     Dialogue,
     Packet,
     block,
@@ -34,6 +37,7 @@ from capture_packets import (
 
 from tapscope import capture
 from tapscope.capture import _native
+from tapscope.capture.accounting import account
 from tapscope.store import codes
 from tapscope.store.errors import TapscopeError
 from tapscope.store.tables import check
@@ -112,6 +116,33 @@ def test_pcapng_blocks_of_all_kinds_and_two_interfaces(tmp_path: Path) -> None:
     assert tables.sources[0]["received"] == 500
     assert tables.counter("source.other_block") == 1
     assert (tables.messages["kind"] == codes.MessageKind.REQUEST).sum() == 3
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+def test_drops_that_packets_tell_of_are_counted_once(statistics: bool, tmp_path: Path) -> None:
+    """Packets lost before one of them, in its block; an interface's statistics count the same again."""
+    (time_ns, frame), *_ = packets()
+    head = (time_ns >> 32).to_bytes(4, "little") + (time_ns & 0xFFFFFFFF).to_bytes(4, "little")
+    head += len(frame).to_bytes(4, "little") * 2
+    padding = b"\0" * (-len(frame) % 4)
+    told = option(2, b"\0\0\0\1") + option(4, (5).to_bytes(8, "little")) + option(0, b"")
+    body = section() + interface(resolution=9)
+    body += block(6, b"\0" * 4 + head + frame + padding + told)
+    body += block(2, b"\0\0" + (2).to_bytes(2, "little") + head + frame)
+    body += block(2, b"\0\0\xff\xff" + head + frame)  # not known
+    if statistics:
+        body += block(5, (0).to_bytes(12, "little") + option(7, (7).to_bytes(8, "little")))
+    path = tmp_path / "a.pcapng"
+    path.write_bytes(body)
+    source = read(path).sources[0]
+    assert (source["packets"], source["dropped_by_kernel"], source["dropped_by_interface"]) == (3, 7, 0)
+
+
+def test_interfaces_of_differing_resolution_are_both_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    every = [interface(resolution=9), interface(resolution=6), interface(resolution=9)]
+    path.write_bytes(section() + b"".join(every) + enhanced(packets()[0][1], START_NS))
+    assert read(path).sources[0]["ts_resolution"] == "1 ns, 1 us"
 
 
 def test_compressed_files_are_read_as_they_are(rows: list[tuple[object, ...]], tmp_path: Path) -> None:
@@ -282,6 +313,40 @@ def test_bytes_cut_by_the_snap_length_are_missing_by_name(tmp_path: Path) -> Non
     assert tables.counter("missing.cut_by_snaplen") == cut
     assert tables.messages["missing_bytes"].tolist() == [0, cut]
     assert tables.sources[0]["truncated_packets"] == 1
+
+
+def test_a_snap_length_inside_the_tcp_options_leaves_the_connection(tmp_path: Path) -> None:
+    options = b"\x01\x01\x08\x0a" + b"\0" * 8
+    request, answer = b"GET /a HTTP/1.1\r\n\r\n", ANSWER
+    segments = [
+        (CLIENT, SYN, 100, 0, b""),
+        (SERVER, SYN | ACK, 500, 101, b""),
+        (CLIENT, ACK, 101, 501, request),
+        (SERVER, ACK, 501, 101 + len(request), answer),
+        (CLIENT, FIN | ACK, 101 + len(request), 501 + len(answer), b""),
+        (SERVER, FIN | ACK, 501 + len(answer), 102 + len(request), b""),
+    ]
+    hosts, ports = ("10.0.0.1", "10.0.0.2"), (40000, 80)
+    frames = [
+        ethernet(
+            ipv4(
+                hosts[side],
+                hosts[1 - side],
+                tcp_header(ports[side], ports[1 - side], seq, ack, flags, options=options) + payload,
+                number,
+            )
+        )
+        for number, (side, flags, seq, ack, payload) in enumerate(segments, 1)
+    ]
+    timed = [(START_NS + 10_000 * number, frame) for number, frame in enumerate(frames)]
+    assert len(read(write_pcap(tmp_path / "whole.pcap", timed)).messages["conn"]) == 2
+    tables = read(write_pcap(tmp_path / "a.pcap", timed, snaplen=64))
+    assert tables.counter("decode.tcp_options_cut") == len(frames)
+    assert tables.counter("missing.cut_by_snaplen") == len(request) + len(answer)
+    assert tables.connections["missing_to_server"].tolist() == [len(request)]
+    assert tables.connections["missing_to_client"].tolist() == [len(answer)]
+    assert tables.connections["server_port"].tolist() == [80]
+    assert not account(tables.connections, tables.messages, tables.counters).disagreements
 
 
 def test_columns_are_views_that_outlive_their_tables(tmp_path: Path) -> None:

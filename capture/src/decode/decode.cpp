@@ -230,7 +230,11 @@ bool PacketDecoder::tcp(Rest rest, const Address& source, const Address& target,
     if (rest.captured < 20) return unreadable("decode.short_tcp");
     const std::size_t header = std::size_t{p[12]} / 16 * 4;
     if (header < 20 || header > rest.length) return unreadable("decode.bad_tcp_header");
-    if (header > rest.captured) return unreadable("decode.short_tcp");
+    // A snap length of 64 leaves addresses, ports and numbers, but not all options: the segment is known, its bytes are
+    // missing.
+    const bool whole = header <= rest.captured;
+    if (!whole) [[unlikely]]
+        counters_.add("decode.tcp_options_cut", 1, Unit::events);
     const std::uint16_t source_port = load_be16(p), target_port = load_be16(p + 2);
     segment.ip_id = ip_id;
     segment.seq = load_be32(p + 4);
@@ -238,11 +242,12 @@ bool PacketDecoder::tcp(Rest rest, const Address& source, const Address& target,
     const bool closed_window = load_be16(p + 14) == 0;
     segment.flags = static_cast<std::uint8_t>((p[13] & ~tcp_flag::closed_window) |
                                               (closed_window ? tcp_flag::closed_window : 0));
-    segment.payload = p + header;
-    segment.captured = static_cast<std::uint32_t>(rest.captured - header);
-    segment.missing = static_cast<std::uint32_t>(rest.length - rest.captured);
+    const std::size_t seen = whole ? header : rest.captured;
+    segment.payload = p + seen;
+    segment.captured = static_cast<std::uint32_t>(rest.captured - seen);
+    segment.missing = static_cast<std::uint32_t>(rest.length - (whole ? rest.captured : header));
     const std::uint64_t last =
-        header >= 28 ? load_host<std::uint64_t>(p + header - 8) : 0;  // usually the timestamps
+        header >= 28 && whole ? load_host<std::uint64_t>(p + header - 8) : 0;  // usually the timestamps
     segment.header_mix = static_cast<std::uint32_t>(mix64(load_host<std::uint64_t>(p + 8), last));
 
     segment.hash = flow_hash(source, source_port, target, target_port);

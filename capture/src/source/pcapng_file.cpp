@@ -26,6 +26,7 @@ enum Option : std::uint16_t {
     kReceived = 4,
     kInterfaceDrops = 5,
     kKernelDrops = 7,
+    kDropsBefore = 4,  // of a packet
 };
 
 }  // namespace
@@ -98,10 +99,13 @@ void PcapngFile::interface_description(const std::uint8_t* body, std::size_t siz
         }
     });
     if (!link_type_known(fresh.link)) counters_.add("source.unknown_link_type");
-    report_.resolution = fresh.shift > 0                      ? "2^-" + std::to_string(fresh.shift) + " s"
-                         : fresh.ticks_per_s >= 1'000'000'000 ? "1 ns"
-                         : fresh.ticks_per_s == 1'000'000 ? "1 us"
-                                                          : "1/" + std::to_string(fresh.ticks_per_s) + " s";
+    const std::string resolution = fresh.shift > 0 ? "2^-" + std::to_string(fresh.shift) + " s"
+                                   : fresh.ticks_per_s >= 1'000'000'000 ? "1 ns"
+                                   : fresh.ticks_per_s == 1'000'000
+                                       ? "1 us"
+                                       : "1/" + std::to_string(fresh.ticks_per_s) + " s";
+    if (report_.resolution.find(resolution) == std::string::npos)  // interfaces may differ
+        report_.resolution += (report_.resolution.empty() ? "" : ", ") + resolution;
     report_.link_types.push_back(static_cast<std::uint16_t>(fresh.link));
     interfaces_.push_back(fresh);
 }
@@ -118,13 +122,27 @@ void PcapngFile::interface_statistics(const std::uint8_t* body, std::size_t size
     });
 }
 
+// `data`: the packet with its options behind it.
+void PcapngFile::dropped_before(std::uint32_t interface, const std::uint8_t* data, const std::uint8_t* end,
+                                std::uint32_t captured) {
+    const std::size_t padded = (std::size_t{captured} + 3) & ~std::size_t{3};
+    if (static_cast<std::size_t>(end - data) <= padded || interface >= interfaces_.size()) [[likely]]
+        return;
+    options(data + padded, end, [&](std::uint16_t code, const std::uint8_t* value, std::uint16_t length) {
+        if (code == kDropsBefore && length >= 8) interfaces_[interface].dropped_between += u64(value);
+    });
+}
+
 void PcapngFile::sum_drops() {
     for (Interface& interface : interfaces_) {
         report_.received += interface.received;
         report_.dropped_by_interface += interface.dropped_by_interface;
         report_.dropped_by_kernel += interface.dropped_by_kernel;
-        report_.drops_known = report_.drops_known || interface.drops_known;
-        interface.received = interface.dropped_by_interface = interface.dropped_by_kernel = 0;
+        // Statistics of the interface count the same packets again, and say who dropped them.
+        if (!interface.drops_known) report_.dropped_by_kernel += interface.dropped_between;
+        report_.drops_known = report_.drops_known || interface.drops_known || interface.dropped_between > 0;
+        interface.dropped_between = interface.received = interface.dropped_by_interface =
+            interface.dropped_by_kernel = 0;
     }
 }
 
@@ -171,10 +189,13 @@ void PcapngFile::block(std::uint32_t type, const std::uint8_t* body, std::size_t
             return interface_statistics(body, size);
         case kEnhancedPacket:
             if (size < 20) return counters_.add("source.bad_block");
+            dropped_before(u32(body), body + 20, body + size, u32(body + 12));
             return packet(u32(body), std::uint64_t{u32(body + 4)} << 32 | u32(body + 8), body + 20, size - 20,
                           u32(body + 12), u32(body + 16), batch);
         case kObsoletePacket:  // interface u16, drops u16, then as above
             if (size < 20) return counters_.add("source.bad_block");
+            if (u16(body + 2) != 0xffff && u16(body) < interfaces_.size())  // 0xffff: not known
+                interfaces_[u16(body)].dropped_between += u16(body + 2);
             return packet(u16(body), std::uint64_t{u32(body + 4)} << 32 | u32(body + 8), body + 20, size - 20,
                           u32(body + 12), u32(body + 16), batch);
         case kSimplePacket: {

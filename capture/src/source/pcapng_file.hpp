@@ -29,6 +29,7 @@ private:
         std::uint64_t received = 0, dropped_by_interface = 0,
                       dropped_by_kernel = 0;  // of the latest statistics
         bool drops_known = false;
+        std::uint64_t dropped_between = 0;  // told by packets: lost before them, by whomever
     };
     std::uint16_t u16(const std::uint8_t* p) const noexcept;
     std::uint32_t u32(const std::uint8_t* p) const noexcept;
@@ -39,6 +40,8 @@ private:
     void interface_statistics(const std::uint8_t* body, std::size_t size);
     void packet(std::uint32_t interface, std::uint64_t ticks, const std::uint8_t* data, std::size_t room,
                 std::uint32_t captured, std::uint32_t length, std::vector<Packet>& batch);
+    void dropped_before(std::uint32_t interface, const std::uint8_t* data, const std::uint8_t* end,
+                        std::uint32_t captured);
     void sum_drops();
     void stop(const char* counter, const std::string& why);
     template <class Visit>
