@@ -25,6 +25,7 @@ from tapscope.capture.read import (
     checked_ports,
     checked_salt,
 )
+from tapscope.capture.rotation import Rotation
 from tapscope.capture.spool import Spool, SpoolBound
 from tapscope.store.errors import ExitCode, TapscopeError
 
@@ -44,17 +45,6 @@ WAITING_SEGMENTS = 4
 WAITING_ROWS = 8_000_000
 """Rows that may gather in the engine (about 0.5 GB); beyond it the kernel's ring fills, and the kernel drops
 and counts packets."""
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """When a packet file is followed by another one: at a size or after a time; 0: never. With a size,
-    `files` files are written in a ring; with a time, so many are written and then the capture ends; 0: no
-    bound."""
-
-    bytes: int = 0
-    seconds: int = 0
-    files: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,9 +157,13 @@ def capture_to_spool(
         with _source_errors():
             salt = bytes(16) if writer is None else writer.spool.salt
             capture = _open(settings, salt, handed_over=True, dissect=writer is not None)
+            if settings.write is not None and owner is not None:
+                settings.rotation.give_to(owner, Path(settings.write))
             if user is not None:
                 np.savez(io.BytesIO(), nothing=np.zeros(0))  # imports what the user may not be able to read
                 _native.drop_privileges(user)
+            if settings.write is not None and owner is not None:
+                settings.rotation.check_folder(str(user), Path(settings.write))
         sources = capture.status()["sources"]
         if writer is not None:
             writer.begin(_describe(settings, sources))

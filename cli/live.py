@@ -84,7 +84,8 @@ def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str,
             )
     if options.output is not None:
         return _capture_and_trace(options, options.output, progress)
-    from tapscope.capture.live import Control, LiveSettings, Rotation, capture_to_spool
+    from tapscope.capture.live import Control, LiveSettings, capture_to_spool
+    from tapscope.capture.rotation import Rotation
     from tapscope.capture.spool import SpoolBound
 
     settings = LiveSettings(
@@ -278,4 +279,6 @@ def _in_child(arguments: list[str], spool: Path) -> dict[str, Any]:
             remedy=f"Trace it with: tapscope trace {spool} -o RUN.db.",
             exit_code=ExitCode.INTERRUPTED if child.returncode == ExitCode.INTERRUPTED else ExitCode.ERROR,
         )
-    raise SystemExit(child.returncode if child.returncode > 0 else ExitCode.ERROR)
+    if child.returncode < 0:  # it had nothing to say, and nobody else would
+        raise TapscopeError("the capture was ended before it began", exit_code=ExitCode.INTERRUPTED)
+    raise SystemExit(child.returncode)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -73,6 +76,72 @@ def test_files_of_a_time_end_the_capture_when_there_are_enough(net, tmp_path: Pa
     seen = read_spool(tmp_path / "x.spool").sources[0]["packets"]
     assert first["packets"] + second["packets"] == json.loads(out)["packets"]
     assert read_spool(tmp_path / "x.spool").counter("packets") == first["packets"] + second["packets"] <= seen
+
+
+@pytest.mark.parametrize("name", ["x-%Y.pcap", "x.pcap"])
+def test_files_of_a_size_within_a_time_do_not_write_over_each_other(net, tmp_path: Path, name: str) -> None:
+    process = begun(net, tmp_path, "-w", tmp_path / name, "-C", 1, "-G", 3600, "-Z", "root")
+    assert net.client(1500, per_connection=50).wait(timeout=60) == 0
+    time.sleep(0.3)
+    out, errors = stop(process)
+    assert process.returncode == ExitCode.DONE, errors
+    files = list(tmp_path.glob("x*pcap*"))
+    assert len(files) > 2
+    assert read_files(files).counter("packets") == json.loads(out)["packets"]
+    assert requests(read_files(files)) == 1500
+
+
+def test_turns_that_the_user_may_not_write_are_refused_at_once(net, tmp_path: Path) -> None:
+    process = net.capture("-w", tmp_path / "x.pcap", "-C", 1, "-Z", "nobody")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == ExitCode.ERROR
+    assert b"nobody may not make files here" in errors
+    assert b"-Z root" in errors
+
+
+def test_a_ring_of_files_belongs_to_the_user_that_root_became(net) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        nobody = pwd.getpwnam("nobody")
+        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+        process = net.capture("-w", folder / "x", "-C", 1, "-W", 2, "-Z", "nobody", "tcp port 8080")
+        wait_for((folder / "x0").exists)
+        time.sleep(0.5)
+        assert net.client(3500, per_connection=50).wait(timeout=60) == 0
+        time.sleep(0.3)
+        _, errors = stop(process)
+        assert process.returncode == ExitCode.DONE, errors
+        assert sorted(path.name for path in folder.iterdir()) == ["x0", "x1"]
+        assert {path.stat().st_uid for path in folder.iterdir()} == {nobody.pw_uid}
+        first = [read_files([folder / name]).sources[0]["first_ns"] for name in ("x0", "x1")]
+        assert first[0] > first[1], "the first file was written over"
+
+
+def test_packets_on_standard_output_are_there_as_they_come(net) -> None:
+    process = net.capture("-w", "-", "-s", 0, "tcp port 8080")
+    assert process.stdout is not None
+    assert len(os.read(process.stdout.fileno(), 100)) == 24
+    time.sleep(0.3)
+    assert net.client(3).wait(timeout=30) == 0
+    data = os.read(process.stdout.fileno(), 65536)  # before the end, though there is much less than a block
+    assert len(data) > 16
+    process.send_signal(signal.SIGTERM)
+    rest, errors = process.communicate(timeout=30)
+    assert process.returncode == ExitCode.DONE, errors
+    data += rest
+    packets = 0
+    while data:
+        data = data[16 + int.from_bytes(data[8:12], "little") :]
+        packets += 1
+    assert packets > 10
+    assert f"{packets} packets captured".encode() in errors
+
+
+@pytest.mark.parametrize("words", [("-C", "1"), ("-G", "5"), ("-o", "x.db")])
+def test_standard_output_takes_no_turns(net, words) -> None:
+    process = net.capture("-w", "-", *words)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == ExitCode.USAGE, errors
 
 
 def test_several_interfaces_are_one_capture(net, tmp_path: Path) -> None:

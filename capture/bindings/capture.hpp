@@ -63,14 +63,21 @@ public:
             if (dissect_) engine_.packets(here.first(n));
             at_ += n;
             packets_ += n;
-            if (n < offered)
-                return false;  // the last file is full: what is in the files is what is dissected
+            if (n < offered) {  // the last file is full: what is in the files is what is dissected
+                written_->flush();
+                return false;
+            }
             if (live_ && batch_.empty())
                 engine_.tick(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                  std::chrono::system_clock::now().time_since_epoch())
                                  .count());
-            if (packets_ >= packets) return false;
+            if (packets_ >= packets) {
+                if (written_) written_->flush();
+                return false;
+            }
         } while (Clock::now() < until);
+        if (written_)
+            written_->flush();  // who reads the file meanwhile sees it grow, and killing costs no second
         return true;
     }
 

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYLOG_WAIT, Duration, Size
+
+
+class SnapLength(click.IntRange):
+    """Bytes of a packet, where 0 means the whole of it as with tcpdump."""
+
+    whole = 262144
+
+    def __init__(self) -> None:
+        super().__init__(64, self.whole)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number = click.INT.convert(value, param, ctx)
+        return self.whole if number == 0 else int(super().convert(number, param, ctx))
 
 
 @click.command(short_help="Record or trace packets of an interface, for minutes or for days.")
@@ -22,7 +38,7 @@ from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYL
     "packet_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write every packet to a pcap file.",
+    help="Write every packet to a pcap file; -: to stdout, the summary to stderr.",
 )
 @click.option(
     "-o",
@@ -74,7 +90,7 @@ from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYL
     "file_count",
     type=click.IntRange(1),
     metavar="N",
-    help="With -C: N files in a ring, the oldest is written over; with -G: stop after N files.",
+    help="With -C: N files in a ring, the oldest is written over; with -G, or both: stop after N files.",
 )
 @click.option(
     "-j",
@@ -93,11 +109,11 @@ from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYL
 @click.option(
     "-s",
     "snaplen",
-    type=click.IntRange(64, 262144),
-    default=262144,
+    type=SnapLength(),
+    default=SnapLength.whole,
     show_default=True,
     metavar="BYTES",
-    help="Bytes kept of each packet.",
+    help="Bytes kept of each packet: 64 or more; 0: all.",
 )
 @click.option("-D", "list_interfaces", is_flag=True, help="List the interfaces and stop.")
 @click.option(
@@ -177,6 +193,9 @@ def capture(
         raise click.UsageError("-W needs -C or -G.")
     if (file_mb or file_seconds) and packet_file is None:
         raise click.UsageError("-C and -G turn the packet file: name one with -w FILE.")
+    to_stdout = packet_file is not None and str(packet_file) == "-"
+    if to_stdout and (file_mb or file_seconds or output is not None):
+        raise click.UsageError("Packets on stdout (-w -) know no turns (-C, -G) and no run file (-o).")
     if not interfaces:
         raise click.UsageError("Name an interface: -i IF (-D lists them).")
     if packet_file is None and output is None and spool is None:
@@ -215,7 +234,8 @@ def capture(
     )
     with progress_bar() as progress:
         record = live.capture(options, progress)
-    if as_json:
-        print_json(record)
-    else:
-        show.live(record)
+    with contextlib.redirect_stdout(sys.stderr if to_stdout else sys.stdout):
+        if as_json:
+            print_json(record)
+        else:
+            show.live(record)

@@ -1,5 +1,8 @@
 #include "source/packet_file.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -26,40 +29,42 @@ PacketFile::PacketFile(std::string path, const Rotation& rotation, LinkType link
     : path_(std::move(path)), rotation_(rotation), link_(link), snaplen_(snaplen) {
     // Opened now, while there is the right to: an error comes before the capture begins. With the time in its name a
     // file waits for its first packet.
-    if (rotation_.seconds == 0) open(0);
+    if (!timed()) open(0);
 }
 
-std::string PacketFile::name(std::int64_t time_ns) const {
-    std::string out = path_;
-    if (rotation_.seconds > 0) {
+std::string PacketFile::name(std::int64_t time_ns) {
+    if (timed()) {
         const std::time_t seconds = time_ns / kSecond;
         std::tm broken{};
         localtime_r(&seconds, &broken);
         std::array<char, 4096> text;
         const std::size_t n = std::strftime(text.data(), text.size(), path_.c_str(), &broken);
-        if (n > 0) out.assign(text.data(), n);
-        // Without a conversion the names would be the same, and files would write over each other.
-        if (out == path_ && number_ > 0) out += "." + std::to_string(number_);
+        std::string stem = n > 0 ? std::string(text.data(), n) : path_;
+        // Without a conversion, or with several files in what it tells apart, names would be the same and files would
+        // write over each other.
+        of_stem_ = number_ > 0 && stem == stem_ ? of_stem_ + 1 : 0;
+        stem_ = std::move(stem);
+        return of_stem_ == 0 ? stem_ : stem_ + "." + std::to_string(of_stem_);
     }
-    if (rotation_.bytes > 0 && rotation_.seconds == 0) {
-        if (rotation_.files == 0) return number_ == 0 ? out : out + std::to_string(number_);
-        std::string digits = std::to_string(number_ % rotation_.files);
+    if (rotation_.bytes > 0) {
+        if (rotation_.files == 0) return number_ == 0 ? path_ : path_ + std::to_string(number_);
+        const std::string digits = std::to_string(number_ % rotation_.files);
         const std::size_t width = std::to_string(rotation_.files - 1).size();
-        return out + std::string(width - std::min(width, digits.size()), '0') + digits;
+        return path_ + std::string(width - std::min(width, digits.size()), '0') + digits;
     }
-    return out;
+    return path_;
 }
 
 void PacketFile::open(std::int64_t time_ns) {
     open_path_ = name(time_ns);
-    file_.reset(std::fopen(open_path_.c_str(), "wb"));
+    // A descriptor of its own: closing the file must not close standard output.
+    file_.reset(open_path_ == "-" ? fdopen(dup(STDOUT_FILENO), "wb") : std::fopen(open_path_.c_str(), "wb"));
     if (!file_)
         throw SourceError(
             std::string("cannot be written: ") + std::strerror(errno), open_path_, -1,
             "Check the path and its permissions; after giving up root (-Z) the folder must belong "
             "to that user.");
     std::setvbuf(file_.get(), nullptr, _IOFBF, kBuffer);
-    opened_ns_ = time_ns;
     written_ = 0;
     FileHeader header{};
     header.snaplen = snaplen_;
@@ -69,18 +74,20 @@ void PacketFile::open(std::int64_t time_ns) {
 
 // A new file if it is time for one; false when there may be no more.
 bool PacketFile::turn(std::int64_t time_ns) {
+    if (turned_ns_ < 0) turned_ns_ = time_ns;
     if (!file_) {
         open(time_ns);
         return true;
     }
-    if (opened_ns_ == 0) opened_ns_ = time_ns;
     const bool by_size = rotation_.bytes > 0 && written_ >= rotation_.bytes;
-    const bool by_time = rotation_.seconds > 0 && time_ns - opened_ns_ >= rotation_.seconds * kSecond;
+    const bool by_time = timed() && time_ns - turned_ns_ >= rotation_.seconds * kSecond;
     if (!by_size && !by_time) return true;
-    if (rotation_.seconds > 0 && rotation_.files > 0 && number_ + 1 >= rotation_.files) return false;
+    if (timed() && rotation_.files > 0 && number_ + 1 >= rotation_.files) return false;
     flush();
     ++number_;
-    open(time_ns);
+    if (by_time) turned_ns_ = time_ns;
+    // A file that its size ended goes on under the name of its time.
+    open(turned_ns_);
     return true;
 }
 
@@ -100,16 +107,19 @@ std::size_t PacketFile::write(std::span<const Packet> packets) {
 }
 
 void PacketFile::put(const void* data, std::size_t size) {
-    if (std::fwrite(data, 1, size, file_.get()) != size)
-        throw SourceError(std::string("writing failed: ") + std::strerror(errno), open_path_, -1,
-                          "Is the disk full? What was written before can be read.");
+    if (std::fwrite(data, 1, size, file_.get()) != size) fail();
     written_ += size;
 }
 
 void PacketFile::flush() {
-    if (file_ && std::fflush(file_.get()) != 0)
-        throw SourceError(std::string("writing failed: ") + std::strerror(errno), open_path_, -1,
-                          "Is the disk full? What was written before can be read.");
+    if (file_ && !failed_ && std::fflush(file_.get()) != 0) fail();
+}
+
+// Told once: what is behind it, a spool's last rows, is still to be written.
+void PacketFile::fail() {
+    failed_ = true;
+    throw SourceError(std::string("writing failed: ") + std::strerror(errno), open_path_, -1,
+                      "Is the disk full? What was written before can be read.");
 }
 
 }  // namespace tapscope

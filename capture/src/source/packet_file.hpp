@@ -14,12 +14,12 @@ namespace tapscope {
 struct Rotation {
     std::uint64_t bytes = 0;   // a new file at this size; 0: never
     std::int64_t seconds = 0;  // a new file after this time of the packets' clock; 0: never
-    std::uint32_t files = 0;   // by size: so many files in a ring; by time: stop after so many; 0: no bound
+    std::uint32_t files = 0;  // by size alone: so many files in a ring; else: stop after so many; 0: no bound
 };
 
 class PacketFile {
 public:
-    // `path` may hold strftime's conversions where files turn by time. Throws SourceError.
+    // `path` may hold strftime's conversions where files turn by time; "-" is standard output. Throws SourceError.
     PacketFile(std::string path, const Rotation& rotation, LinkType link, std::uint32_t snaplen);
 
     // How many were written: fewer than given when the last file that may be written is full. Throws SourceError when
@@ -31,10 +31,12 @@ private:
     struct Close {
         void operator()(std::FILE* file) const noexcept { std::fclose(file); }
     };
+    bool timed() const noexcept { return rotation_.seconds > 0; }
     bool turn(std::int64_t time_ns);
     void open(std::int64_t time_ns);
-    std::string name(std::int64_t time_ns) const;
+    std::string name(std::int64_t time_ns);
     void put(const void* data, std::size_t size);
+    [[noreturn]] void fail();
 
     std::string path_, open_path_;
     Rotation rotation_;
@@ -43,8 +45,10 @@ private:
     std::unique_ptr<std::FILE, Close> file_;
     std::uint64_t written_ = 0;    // bytes of the open file
     std::uint64_t number_ = 0;     // of the open file
-    std::int64_t opened_ns_ = -1;  // time of its first packet
-    bool full_ = false;
+    std::int64_t turned_ns_ = -1;  // first packet of the time that the open file is of
+    std::string stem_;             // what strftime made of `path_` for the open file
+    std::uint64_t of_stem_ = 0;    // files of this stem before the open one
+    bool full_ = false, failed_ = false;
 };
 
 }  // namespace tapscope
