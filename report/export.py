@@ -141,19 +141,33 @@ def export(run: RunFile, table: str, format_: str, out: str | Path) -> int:
         return write_rows(file, columns, rows, format_)
 
 
+class _Terminal:
+    """A terminal that is shown no control characters: texts come from the network, and it might obey them."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        self._file.write(
+            "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+        )
+        return len(text)
+
+
 def write_rows(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]], format_: str) -> int:
     """Write rows as "csv" (with a header line) or "jsonl" (one object per line); returns how many."""
     count = 0
+    out = _Terminal(file) if file.isatty() else file
     if format_ == "csv":
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
         for row in rows:
             writer.writerow(row)
             count += 1
         return count
     for row in rows:
-        file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=_plain))
-        file.write("\n")
+        out.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=_plain))
+        out.write("\n")
         count += 1
     return count
 

@@ -20,7 +20,7 @@ from tapscope.cli import manual
 from tapscope.cli.formats import formats_md
 from tapscope.cli.main import COMMANDS, run
 from tapscope.cli.output import print_json, printable, utc
-from tapscope.report.export import EXPORTS
+from tapscope.report.export import EXPORTS, write_rows
 from tapscope.store.codes import CallFlag, LinkKind
 from tapscope.store.errors import ExitCode
 from tapscope.store.runfile import RunFile
@@ -336,6 +336,21 @@ def test_json_holds_no_character_that_a_terminal_obeys(capsys):
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
     assert "é" in shown
     assert json.loads(shown) == {"class": text}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_rows_on_a_terminal_hold_no_character_that_it_obeys(format_, kind):
+    file = kind()
+    assert write_rows(file, ["class"], [["GET /\x1b[2J\x9b31m/é"]], format_) == 1
+    obeyed = re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", file.getvalue())
+    assert bool(obeyed) == (kind is io.StringIO)  # files and pipes get what there is
+    assert "é" in file.getvalue()
 
 
 def test_printable_keeps_ordinary_text():
