@@ -194,10 +194,10 @@ NodeStream::Border NodeStream::next_border(bool finished) const {
     auto low = std::min(first + children, first_from(start + length, first));
     if (!matcher_ && candidates_ > stretch_.first_candidates) low = std::min(low, counted_);
     const auto begin_or = [&](std::size_t c, Time otherwise) { return c < n ? begin_[c] : otherwise; };
-    std::size_t high = 0, end = 0;
+    std::size_t high = 0, end = 0, quarter = children / 4;
     Time needed = 0;
     const auto look_ahead = [&] {
-        high = std::min(low + (low - first) / 4, first_from(start + length + length / 4, low));
+        high = std::min(low + quarter, first_from(start + length + length / 4, low));
         const Time ahead_from = std::min(begin_or(high, kForever), start + length + length / 4);
         end = std::min(high + stretch_.ahead, first_from(ahead_from + stretch_.ahead_ns, high));
         needed = std::min(begin_or(end, kForever), ahead_from + stretch_.ahead_ns);
@@ -209,6 +209,7 @@ NodeStream::Border NodeStream::next_border(bool finished) const {
         const auto enough = enough_to_learn(first_rows(std::min(high, n)), stretch_.least_children);
         if (enough < low) {
             low = enough;
+            quarter = enough / 4;
             look_ahead();
         }
     }
