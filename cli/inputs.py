@@ -74,6 +74,7 @@ def find_inputs(given: Sequence[str | Path]) -> Inputs:
         if (path / "manifest.json").is_file():
             found.manifest_path = path / "manifest.json"
             found.manifest = read_manifest(found.manifest_path)
+    _check_each_once(found.captures + found.spools)
     if found.captures and found.spools:
         raise TapscopeError(
             "capture files and spools cannot be traced together",
@@ -82,6 +83,22 @@ def find_inputs(given: Sequence[str | Path]) -> Inputs:
             exit_code=ExitCode.USAGE,
         )
     return found
+
+
+def _check_each_once(paths: Sequence[Path]) -> None:
+    """An input read twice would be counted twice, its packets taken for copies that a mirror made."""
+    known = set()
+    for path in paths:
+        file = path.stat() if str(path) != "-" else None
+        which = file and (file.st_dev, file.st_ino)
+        if which in known:
+            raise TapscopeError(
+                "is named more than once",
+                path=path,
+                remedy="Name each capture once; a folder stands for all captures in it.",
+                exit_code=ExitCode.USAGE,
+            )
+        known.add(which)
 
 
 def spools_below(folder: Path) -> list[Path]:

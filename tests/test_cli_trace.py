@@ -160,6 +160,16 @@ def test_a_folder_without_captures_is_an_error(tmp_path):
         find_inputs([tmp_path])
 
 
+@pytest.mark.parametrize("again", ["a.pcap", "link.pcap", "."])
+def test_an_input_that_is_named_twice_is_refused(again, tmp_path):
+    (tmp_path / "a.pcap").write_bytes(CAPTURE.read_bytes())
+    if again == "link.pcap":
+        (tmp_path / again).symlink_to(tmp_path / "a.pcap")
+    with pytest.raises(TapscopeError, match="is named more than once") as raised:
+        find_inputs([tmp_path / "a.pcap", tmp_path / again])
+    assert raised.value.exit_code == ExitCode.USAGE
+
+
 def test_several_files_keep_their_order(tmp_path):
     second = tmp_path / "b.pcap"
     shutil.copy(CAPTURE, second)
