@@ -87,10 +87,10 @@ def find_inputs(given: Sequence[str | Path]) -> Inputs:
 
 def _check_each_once(paths: Sequence[Path]) -> None:
     """An input read twice would be counted twice, its packets taken for copies that a mirror made."""
-    known = set()
+    known: set[tuple[int, int] | None] = set()
     for path in paths:
         file = path.stat() if str(path) != "-" else None
-        which = file and (file.st_dev, file.st_ino)
+        which = None if file is None else (file.st_dev, file.st_ino)
         if which in known:
             raise TapscopeError(
                 "is named more than once",
