@@ -136,8 +136,19 @@ def test_a_cut_table_that_is_not_in_order_of_time_decides_nothing(traced, logs):
     path.write_bytes(text[: len(text) * 2 // 3])
     found = validate(traced, logs)
     assert (found.verdict, found.failures) == ("undecided", [])
-    assert found.undecided == ["db: only 0 windows could be compared, 20 are needed"]
+    (why,) = found.undecided
+    assert why.startswith("db: only 0 windows could be compared, 20 are needed; left out: ")
+    assert "log loss" in why
     assert found.tiers[2].windows_left_out["log_loss"] > 300
+
+
+def test_a_log_of_another_time_is_named(traced, logs):
+    """An epoch has no zone: the host's clock was an hour off, and no truth has the requests' IDs."""
+    shutil.rmtree(logs.parent / "truth")
+    set_clock(logs / "apache", lambda at: at + 3600 * SECOND)
+    found = validate(traced, logs)
+    assert (found.verdict, found.failures) == ("undecided", [])
+    assert any("web: the log has no call during the capture" in why for why in found.undecided)
 
 
 def test_an_empty_log_is_named_and_its_tier_is_not_passed_over(traced, whole, logs):

@@ -78,9 +78,7 @@ def judge(result: TierAgreement, requests: RequestAgreement | None, thresholds: 
         result.undecided.append("the log has no departures, so it gives no queue length")
         return
     if concurrent.windows < thresholds.windows:
-        result.undecided.append(
-            f"only {concurrent.windows} windows could be compared, {thresholds.windows} are needed"
-        )
+        result.undecided.append(_too_few(result, concurrent.windows, thresholds.windows))
         return
     if np.isnan(concurrent.pearson_r):
         result.undecided.append("a queue length does not vary")
@@ -126,6 +124,17 @@ def judge(result: TierAgreement, requests: RequestAgreement | None, thresholds: 
         result.failures += failures
     else:
         result.undecided.append(f"there is nothing to judge by of {', '.join(thresholds.by)}")
+
+
+def _too_few(result: TierAgreement, windows: int, needed: int) -> str:
+    if not windows and set(result.windows_left_out) == {"edge"}:
+        return (
+            "the log has no call during the capture: is it of another run, or its clock or time zone wrong "
+            "(--zone)?"
+        )
+    left_out = ", ".join(f"{n} {why.replace('_', ' ')}" for why, n in result.windows_left_out.items())
+    behind = f"; left out: {left_out}" if left_out else ""
+    return f"only {windows} windows could be compared, {needed} are needed{behind}"
 
 
 def judge_paths(paths: PathAccuracy, thresholds: Thresholds) -> list[str]:
