@@ -47,8 +47,13 @@ def chance(metric: Float, queue: Float, *, reach: int = REACH) -> Chance:
     """Whether `metric` rises with `queue` (one value each per window; NaN: not known, taken for the mean).
 
     One-sided. Under the null, p is uniform on 1/n, 2/n ... 1 for series that are stationary, however
-    autocorrelated; ties make it larger, never smaller. O(n log n).
+    autocorrelated; ties make it larger, never smaller. Of a metric that is known for a part of the run (a log
+    that began later) that part is the whole. O(n log n).
     """
+    at = np.flatnonzero(np.isfinite(metric) & np.isfinite(queue))
+    if not len(at):
+        return NOTHING
+    metric, queue = (values[at[0] : at[-1] + 1] for values in (metric, queue))
     n = len(metric)
     known = np.isfinite(metric) & np.isfinite(queue)
     if n < FEWEST_WINDOWS or known.sum() < n / 2:

@@ -159,16 +159,22 @@ def _shared(found: dict[str, Float], processors: int) -> None:
     machine, own = found.get("machine_cpu"), found.get("own_cpu")
     if own is None:
         if machine is not None:
-            found["saturated"] = np.where(machine >= METRICS["machine_cpu"].full, machine, 0.0)
+            found["saturated"] = _busy(machine)
         return
     up = METRICS["own_cpu"].beyond(own, METRICS["own_cpu"].limit(*usual(own, np.isfinite(own))))
     if machine is not None:
-        busy = np.where(machine >= METRICS["machine_cpu"].full, machine, 0.0)
+        busy = _busy(machine)
         itself = up & rose_most(own, machine, processors)
-        found["saturated"] = np.where(itself, busy, 0.0)
-        found["crowded"] = np.where(itself, 0.0, busy)
+        unknown = np.isnan(busy)
+        found["saturated"] = np.where(itself | unknown, busy, 0.0)
+        found["crowded"] = np.where(itself & ~unknown, 0.0, busy)
     if "cpu_pressure" in found:
         found["starved"] = np.where(up, 0.0, found["cpu_pressure"])
+
+
+def _busy(machine: Float) -> Float:
+    """The use of a machine that is busy, else 0; NaN where no log knows."""
+    return np.where(machine < METRICS["machine_cpu"].full, 0.0, machine)
 
 
 def rose_most(own: Float, machine: Float, processors: int) -> NDArray[np.bool_]:

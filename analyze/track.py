@@ -40,8 +40,9 @@ class Track:
         return np.asarray(near[first - begin : last - begin] >= self._sign * limit)
 
     def otherwise(self, limit: float) -> float:
-        """Share of the quiet windows in or beside which it was at this level, which is `least` or beyond."""
-        quiet = int(self._quiet.sum())
+        """Share of the quiet windows in or beside which it was at this level, which is `least` or beyond; of
+        those in or beside which it is known."""
+        quiet = self._known_quietly
         beyond = len(self._risen_quietly) - int(np.searchsorted(self._risen_quietly, self._sign * limit))
         return beyond / quiet if quiet else 0.0
 
@@ -50,6 +51,10 @@ class Track:
         """Its extremes in and beside the quiet windows in which it had risen, in order: these are few."""
         near = self._near(self.values)[self._quiet]
         return np.sort(near[near >= self._sign * self.least])
+
+    @cached_property
+    def _known_quietly(self) -> int:
+        return int(np.isfinite(self._near(self.values)[self._quiet]).sum())
 
     def _near(self, values: Float) -> Float:
         """Its most extreme value in and beside each window, as one that rises; where it is not known, it is

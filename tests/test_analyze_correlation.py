@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tapscope.analyze.correlation import chance, false_discovery_rate, lag
+from tapscope.analyze.evidence import _shared
+from tapscope.analyze.track import Track
 
 
 def autocorrelated(rng: np.random.Generator, n: int, memory: float) -> np.ndarray:
@@ -53,7 +55,7 @@ def test_what_moves_with_the_queue_is_told_from_what_does_not() -> None:
     assert chance(holes, queue).p < 0.02
     assert chance(np.ones(600), queue).p == 1.0
     assert chance(events[:10], queue[:10]).p == 1.0
-    assert chance(np.where(np.arange(600) < 400, np.nan, events), queue).p == 1.0
+    assert chance(np.where(np.arange(600) % 3 > 0, np.nan, events), queue).p == 1.0, "hardly known"
 
 
 def test_false_discoveries_are_controlled() -> None:
@@ -93,3 +95,37 @@ def test_short_series_have_a_lag_but_no_interval() -> None:
     assert found.windows == 1
     assert np.isnan(found.low)
     assert lag(np.zeros(3), np.zeros(3)).windows == 0
+
+
+def test_a_metric_that_is_known_for_a_part_of_the_run_is_judged_by_that_part() -> None:
+    """A log of a tenth of the run, in which the queue rose with it."""
+    rng = np.random.default_rng(8)
+    part = slice(3000, 3400)
+    queue = rng.random(4000)
+    metric = np.full(4000, np.nan)
+    metric[part] = rng.random(400)
+    for at in (3100, 3250):
+        queue[at : at + 12] += 20
+        metric[at : at + 12] += 90
+    found, alone = chance(metric, queue), chance(metric[part], queue[part])
+    assert (found.r, found.p) == (alone.r, alone.p)
+    assert found.p < 0.05
+    assert chance(np.full(4000, np.nan), queue).p == 1
+
+
+def test_quiet_windows_count_where_the_metric_is_known() -> None:
+    values = np.full(1000, np.nan)
+    values[600:800] = 0.0
+    values[600:650] = 100.0
+    track = Track("disk_busy", values, np.ones(1000, dtype=bool))
+    assert track.otherwise(90.0) == pytest.approx(51 / 202, abs=0.01)
+
+
+def test_where_no_log_knows_the_machine_it_is_neither_busy_nor_idle() -> None:
+    unknown = np.full(50, np.nan)
+    machine, own = (np.concatenate([unknown, level]) for level in (np.full(50, 95.0), np.full(50, 10.0)))
+    found = {"machine_cpu": machine, "own_cpu": own}
+    _shared(found, 2)
+    for name in ("saturated", "crowded"):
+        assert np.isnan(found[name][:50]).all()
+        assert np.isfinite(found[name][50:]).all()
