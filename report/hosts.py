@@ -35,8 +35,8 @@ CPU_SOURCES = {
 CORES = ("collectl_cpu_core", "sadf_cpu_core", "mpstat_cpu_core", "sar_cpu_core")
 """Where the cores of a host are looked for, best first."""
 
-MOST_CORES = 16
-"""Of all hosts together that are drawn one by one."""
+MOST_CORES = 8
+"""Of a host that are drawn one by one."""
 
 LOOPBACK = "lo"
 KIBIBYTE = 1024.0
@@ -158,20 +158,11 @@ def _cpu(run: Run, nodes: dict[str, int], hosts: list[str], edges: Int) -> list[
 
 
 def _cores(run: Run, nodes: dict[str, int], hosts: list[str], edges: Int) -> list[dict[str, Any]]:
-    """Each core of each host; of more than MOST_CORES the busiest and the idlest of each host."""
+    """Each core of each host; of one with more than MOST_CORES the busiest and the idlest."""
     known = {host: found for host in hosts if (found := _each_core(run, host, edges))}
     if max(map(len, known.values()), default=0) < 2:
         return []  # the one core is the whole machine
-    note = "each core, mean of each window; hosts that share a kernel show the same cores"
-    if sum(map(len, known.values())) > MOST_CORES:
-        note = "busiest and idlest core of each host, mean of each window"
-        known = {
-            host: {
-                "busiest core": np.fmax.reduce(list(cores.values())),
-                "idlest core": np.fmin.reduce(list(cores.values())),
-            }
-            for host, cores in known.items()
-        }
+    note = "mean of each window; hosts that share a kernel show the same cores"
     axis = encode.axis(edges[:-1], run.start_ns)
     series = [
         _series(run, nodes, host, axis, encode.column(busy, 10)) | {"label": f"{host}, {core}"}
@@ -191,10 +182,14 @@ def _each_core(run: Run, host: str, edges: Int) -> dict[str, Float]:
         begin, end = tap_times(run.file, host, read["begin_ns"], read["end_ns"])
         names, place = np.unique(read["core"].astype(str), return_inverse=True)
         busy = read["busy_pct"].astype(np.float64)
-        found = {
-            f"core {name}": resample(begin[place == i], end[place == i], busy[place == i], edges)
-            for i, name in sorted(enumerate(names.tolist()), key=lambda one: (len(one[1]), one[1]))
-        }
+        found: dict[str, Float] = {}
+        for i, name in sorted(enumerate(names.tolist()), key=lambda one: (len(one[1]), one[1])):
+            mean = resample(begin[place == i], end[place == i], busy[place == i], edges)
+            if len(names) <= MOST_CORES:
+                found[f"core {name}"] = mean
+            else:  # all of them would take too much memory in a long run
+                found["busiest core"] = np.fmax(found.get("busiest core", mean), mean)
+                found["idlest core"] = np.fmin(found.get("idlest core", mean), mean)
         if any(np.isfinite(values).any() for values in found.values()):
             return found
     return {}
