@@ -157,7 +157,7 @@ class _Terminal:
 def write_rows(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]], format_: str) -> int:
     """Write rows as "csv" (with a header line) or "jsonl" (one object per line); returns how many."""
     count = 0
-    out = _Terminal(file) if file.isatty() else file
+    out: IO[str] | _Terminal = _Terminal(file) if file.isatty() else file
     if format_ == "csv":
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
