@@ -33,7 +33,9 @@ constexpr double kConverged = 1e-3;  // share of children that moved, up to whic
 constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
 // What is left of all evidence where chains are scattered for another attempt: enough to keep what is plain.
 constexpr float kScatter = 0.15f;
-constexpr int kAttempts = 2;  // of that kind, at the best assignment
+// Draws that cool down, because a climb from the first alone goes to the nearest summit.
+constexpr float kAnneal[] = {kScatter, 0.3f, 0.6f};
+constexpr int kAttempts = 2;  // of each kind, at the best assignment
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
     Problem out;
@@ -141,12 +143,16 @@ private:
 
     // Where no pair of parents can gain, four may: what each of them lacks is with the next one. So the chains are
     // drawn again with most of the evidence set aside, and climb from there.
-    void scatter() {
-        split_.weigh_evidence(kScatter);
+    void scatter(float weight = kScatter) {
+        split_.weigh_evidence(weight);
         for_pairs([&](std::int32_t p, std::int32_t q) {
             if (split_.draw(random_)) chains_.take(p, q, split_);
         });
         split_.weigh_evidence(1.0f);
+    }
+
+    void anneal() {
+        for (const float weight : kAnneal) scatter(weight);
     }
 
     // Another attempt, from where `leave` leaves the chains. Its better pieces are taken.
@@ -197,6 +203,8 @@ private:
         rank();
         climb(options_.max_sweeps);
         for (int round = 0; round < kAttempts; ++round) attempt([&] { scatter(); });
+        attempt([&] { set_out(); });
+        for (int round = 0; round < kAttempts; ++round) attempt([&] { anneal(); });
         std::vector<std::uint16_t> drawn(candidates_.parent.size(), 0);
         const auto best = chains_.parent_of();
         model_.temper(kToDoubt);
