@@ -60,6 +60,21 @@ def test_a_study_whose_runs_are_done_only_compares_them(finished):
     assert kept["figures"][1]["difference"] == pytest.approx(1.015)
 
 
+def test_a_study_without_the_mirror_compares_what_the_load_generator_saw(tmp_path):
+    """At saturation the tap takes a part of the processors; the thread recorder is studied without it."""
+    out = tmp_path / "threads"
+    run = ["--no-mirror", "--users", "5"]
+    plan = {"what": "threads", "off": [], "on": ["--record-threads"], "run": run, "seed": 11}
+    campaign.keep_plan(out, plan, study.PLAN)
+    for pair in range(1, 4):
+        recorded(out / f"off-{pair:02}", 10 + pair, [10.0 + pair])
+        recorded(out / f"on-{pair:02}", 10 + pair, [10.5 + pair])
+    said: list[str] = []
+    found = study.study("threads", 3, run, out, seed=11, say=said.append)
+    assert {run.observer for run in found.a + found.b} == {"load generator"}
+    assert not any("trace" in text for text in said)
+
+
 def test_another_study_is_not_mixed_into_a_folder(finished):
     with pytest.raises(TapscopeError, match="this folder holds another campaign") as told:
         study.study("monitors", 5, ["--users", "5"], finished, seed=11)

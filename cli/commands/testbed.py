@@ -19,7 +19,8 @@ def _listed() -> str:
     lines = [f"  {name:{width}}  {factor.summary}" for name, factor in FACTORS.items()]
     head = ["Run interleaved pairs with something off and on, and compare them (needs root)."]
     tail = [
-        "RUN OPTIONS are those of `tapscope testbed run`. A study that was broken off goes on when it is "
+        "RUN OPTIONS are those of `tapscope testbed run`; with --no-mirror among them there is nothing to "
+        "trace, and the load generator's times are compared. A study that was broken off goes on when it is "
         "given again; more pairs can be added. Leaves run directories, run files and comparison.json; what "
         "is printed is what `tapscope compare` prints for them.",
     ]

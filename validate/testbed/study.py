@@ -60,10 +60,12 @@ def study(
 ) -> Comparison:
     """Run what is missing of the pairs, trace the runs, compare them, and leave comparison.json in `out`.
 
-    words : options of `testbed run` for every run (without --seed and -o); seed : of the first pair, and of
-    the order. More pairs can be added to a study later. Raises TapscopeError when a run fails.
+    words : options of `testbed run` for every run (without --seed and -o); with --no-mirror among them the
+    load generator's times are compared. seed : of the first pair, and of the order. More pairs can be added
+    to a study later. Raises TapscopeError when a run fails.
     """
     factor = FACTORS[what]
+    tapped = factor.tapped and "--no-mirror" not in words
     sides = {"off": list(factor.off), "on": list(factor.on)}
     campaign.keep_plan(out, {"what": what, **sides, "run": list(words), "seed": seed}, PLAN)
     runs: dict[str, list[Path]] = {"off": [], "on": []}
@@ -73,7 +75,7 @@ def study(
             options = [*words, *sides[side], "--seed", str(seed + pair - 1)]
             say(f"pair {pair} of {pairs}: {side}")
             campaign.testbed_run(options, folder, lock, say)
-            runs[side].append(campaign.traced(folder, say, match=False) if factor.tapped else folder)
+            runs[side].append(campaign.traced(folder, say, match=False) if tapped else folder)
     found = comparison.compare(runs["off"], runs["on"])
     try:
         (out / RESULT).write_text(json.dumps(found.as_json(), indent=2) + "\n", encoding="utf-8")
