@@ -16,7 +16,18 @@ from tapscope.analyze.finding import Finding, one_clock
 from tapscope.analyze.held import Separator
 from tapscope.analyze.inside import Int
 from tapscope.analyze.load import window_edges
-from tapscope.analyze.mechanisms import Case, Mechanism, recognise
+from tapscope.analyze.mechanisms import (
+    BURST,
+    LIMIT,
+    LOCK,
+    NEIGHBOUR,
+    OF_RESOURCES,
+    OVERFLOW,
+    STOOD_STILL,
+    Case,
+    Mechanism,
+    recognise,
+)
 from tapscope.analyze.metrics import METRICS, usual
 from tapscope.analyze.node_state import NodeState, node_state
 from tapscope.analyze.onset import FROM_LOG, Onset, Pace
@@ -62,24 +73,6 @@ LOG_NS = 1_000_000
 
 DIRECT = ("gc", "safepoint", "throttled", "speed_mhz", "own_dirty", "stalled")
 """Metrics that say themselves that a node served nobody, or less, and are nobody else's."""
-
-NEIGHBOUR = "CPU taken by a neighbour"
-BURST, LIMIT, LOCK = "workload burst", "connection or thread limit", "lock contention"
-OVERFLOW = "accept queue overflow"
-STOOD_STILL = "node stood still"
-OF_RESOURCES = (
-    "garbage collection",
-    "stop of the JVM",
-    "CPU quota",
-    "lower clock speed",
-    "dirty-page recycling",
-    "disk writes",
-    "disk saturation",
-    "CPU saturation",
-    NEIGHBOUR,
-    STOOD_STILL,
-)
-"""Mechanisms that make calls wait at the node above for a connection: there the limit is a consequence."""
 
 
 def findings(

@@ -26,6 +26,10 @@ SOME = 0.3
 FOUND = 0.1
 """Least strength with which a mechanism is named."""
 
+NEIGHBOUR = "CPU taken by a neighbour"
+BURST, LIMIT, LOCK = "workload burst", "connection or thread limit", "lock contention"
+OVERFLOW = "accept queue overflow"
+STOOD_STILL = "node stood still"
 BY_LOGS = (
     "garbage collection",
     "CPU quota",
@@ -34,9 +38,12 @@ BY_LOGS = (
     "disk writes",
     "disk saturation",
     "CPU saturation",
-    "CPU taken by a neighbour",
+    NEIGHBOUR,
 )
 """What a log of the host would tell; the tap alone hardly ever."""
+
+OF_RESOURCES = (*BY_LOGS, "stop of the JVM", STOOD_STILL)
+"""Mechanisms that make calls wait at the node above for a connection: there the limit is a consequence."""
 
 
 @dataclass(frozen=True)
@@ -286,13 +293,13 @@ TESTS: dict[str, Callable[[Case], Result]] = {
     "disk writes": _writes,
     "disk saturation": _disk,
     "CPU saturation": _saturated,
-    "CPU taken by a neighbour": _neighbour,
-    "connection or thread limit": _pool,
-    "node stood still": _stood_still,
-    "lock contention": _lock,
+    NEIGHBOUR: _neighbour,
+    LIMIT: _pool,
+    STOOD_STILL: _stood_still,
+    LOCK: _lock,
     "network loss": _loss,
-    "workload burst": _burst,
-    "accept queue overflow": _overflow,
+    BURST: _burst,
+    OVERFLOW: _overflow,
     "wait for the nodes below": _shown_by(0.3, "waiting"),
 }
 """By name, the more directly shown first: of equal strength the first is named."""
