@@ -158,7 +158,7 @@ def capture_to_spool(
             salt = bytes(16) if writer is None else writer.spool.salt
             capture = _open(settings, salt, handed_over=True, dissect=writer is not None)
             if settings.write is not None and owner is not None:
-                settings.rotation.give_to(owner, Path(settings.write))
+                settings.rotation.give_to(owner, capture.packet_file())
             if user is not None:
                 np.savez(io.BytesIO(), nothing=np.zeros(0))  # imports what the user may not be able to read
                 _native.drop_privileges(user)

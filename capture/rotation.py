@@ -18,19 +18,22 @@ class Rotation:
     seconds: int = 0
     files: int = 0
 
-    def give_to(self, owner: tuple[int, int], path: Path) -> None:
+    @property
+    def turns(self) -> bool:
+        """Whether there is ever another file."""
+        return bool(self.bytes or self.seconds)
+
+    def give_to(self, owner: tuple[int, int], opened: str) -> None:
         """The first file, which root made, to the user (uid, gid) who makes the others: in a ring it is
-        written over."""
-        if not self.bytes or self.seconds:  # there will be no other, or there is none yet
-            return
-        width = len(str(self.files - 1)) if self.files else 0
-        os.chown(f"{path}{'0' * width}", *owner)
+        written over. `opened`: its path; empty when there is none yet."""
+        if self.turns and opened:
+            os.chown(opened, *owner)
 
     def check_folder(self, user: str, path: Path) -> None:
         """Later files are made without root's rights: better refused now than at the second file. Raises
         TapscopeError."""
         folder = path.parent
-        if not (self.bytes or self.seconds) or "%" in str(folder):  # strftime may make any name of that
+        if not self.turns or "%" in str(folder):  # strftime may make any name of that
             return
         if not os.access(folder, os.W_OK | os.X_OK):
             raise TapscopeError(

@@ -39,46 +39,18 @@ public:
             std::make_unique<PacketFile>(path, Rotation{bytes, seconds, files},
                                          static_cast<LinkType>(told.front()->link_types.front()), snaplen);
     }
+    // The open packet file; empty: none, or none yet.
+    std::string packet_file() const { return written_ ? written_->open_path() : std::string(); }
     Counters& counters() noexcept { return engine_.recorder().counters; }
 
     // Takes packets for `milliseconds`, or until there are `packets` (at least as many as so far) in total. False
     // when there will be no more.
     bool run(int milliseconds, std::uint64_t packets) {
         const py::gil_scoped_release no_gil;
-        const Clock::time_point until = Clock::now() + std::chrono::milliseconds(milliseconds);
-        do {
-            if (at_ == batch_.size()) {
-                at_ = 0;
-                if (live_) {
-                    live_->fill(batch_);
-                } else {
-                    files_->fill(batch_);
-                    take_secrets(*files_, *tls_keys_);
-                }
-                if (batch_.empty() && !live_) return false;
-            }
-            const std::size_t offered = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
-            const std::span<const Packet> here = std::span<const Packet>(batch_).subspan(at_, offered);
-            const std::size_t n = written_ ? written_->write(here) : offered;
-            if (dissect_) engine_.packets(here.first(n));
-            at_ += n;
-            packets_ += n;
-            if (n < offered) {  // the last file is full: what is in the files is what is dissected
-                written_->flush();
-                return false;
-            }
-            if (live_ && batch_.empty())
-                engine_.tick(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                 std::chrono::system_clock::now().time_since_epoch())
-                                 .count());
-            if (packets_ >= packets) {
-                if (written_) written_->flush();
-                return false;
-            }
-        } while (Clock::now() < until);
+        const bool more = take(milliseconds, packets);
         if (written_)
             written_->flush();  // who reads the file meanwhile sees it grow, and killing costs no second
-        return true;
+        return more;
     }
 
     // The end of the input: everything that waits is decided, everything open is closed.
@@ -118,6 +90,36 @@ public:
     }
 
 private:
+    bool take(int milliseconds, std::uint64_t packets) {
+        const Clock::time_point until = Clock::now() + std::chrono::milliseconds(milliseconds);
+        do {
+            if (at_ == batch_.size()) {
+                at_ = 0;
+                if (live_) {
+                    live_->fill(batch_);
+                } else {
+                    files_->fill(batch_);
+                    take_secrets(*files_, *tls_keys_);
+                }
+                if (batch_.empty() && !live_) return false;
+            }
+            const std::size_t offered = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
+            const std::span<const Packet> here = std::span<const Packet>(batch_).subspan(at_, offered);
+            const std::size_t n = written_ ? written_->write(here) : offered;
+            if (dissect_) engine_.packets(here.first(n));
+            at_ += n;
+            packets_ += n;
+            if (n < offered)
+                return false;  // the last file is full: what is in the files is what is dissected
+            if (live_ && batch_.empty())
+                engine_.tick(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                 std::chrono::system_clock::now().time_since_epoch())
+                                 .count());
+            if (packets_ >= packets) return false;
+        } while (Clock::now() < until);
+        return true;
+    }
+
     void update() {
         if (live_) live_->update_counters();
         if (written_) written_->flush();
@@ -160,6 +162,7 @@ inline py::class_<Capture> define_capture(py::module_& m) {
     return py::class_<Capture>(m, "Capture", py::module_local())
         .def("write_to", &Capture::write_to, py::kw_only(), py::arg("path"), py::arg("bytes"),
              py::arg("seconds"), py::arg("files"), py::arg("snaplen"))
+        .def("packet_file", &Capture::packet_file)
         .def("run", &Capture::run, py::arg("milliseconds"), py::arg("packets"))
         .def("rows", &Capture::rows)
         .def("finish", &Capture::finish)

@@ -26,6 +26,8 @@ public:
     // the disk is.
     std::size_t write(std::span<const Packet> packets);
     void flush();
+    // Of the open file; empty before the first packet where names have the time in them.
+    const std::string& open_path() const noexcept { return open_path_; }
 
 private:
     struct Close {
