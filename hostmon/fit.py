@@ -6,6 +6,7 @@ log of a host that no node goes by. Neither is an error, and both look like a ho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -40,8 +41,7 @@ class Misfit:
     @property
     def names(self) -> str:
         """The first of them, and how many more."""
-        more = len(self.of) - NAMED
-        return ", ".join(self.of[:NAMED]) + (f" and {more} more" if more > 0 else "")
+        return _listed(self.of)
 
 
 def misfits(run: RunFile) -> list[Misfit]:
@@ -99,8 +99,13 @@ def _of_no_node(run: RunFile, logs: list[dict[str, Any]]) -> list[Misfit]:
     nodes = run.node_names()
     if not strangers or not nodes:
         return []
-    remedy = f"Load the logs with --host and a name of these: {Misfit(tuple(nodes), '', '').names}."
+    remedy = f"Load the logs with --host and a name of these: {_listed(nodes)}."
     return [Misfit(tuple(strangers), "no node of the run goes by this host's name or address", remedy)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def duration(ns: int) -> str:

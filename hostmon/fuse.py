@@ -77,7 +77,8 @@ def by_window(
     """
     asked = dict(where or {})
     begin, end, value = [], [], []
-    thing: list[NDArray[Any]] = []
+    things: dict[tuple[Any, ...], int] = {}
+    thing = []
     for table in run.dynamic_tables():
         names = {c.name for c in table.columns}
         if table.host == host and table.kind == kind and {column, *asked} <= names:
@@ -91,14 +92,12 @@ def by_window(
             begin.append(got["begin_ns"][keep])
             end.append(got["end_ns"][keep])
             value.append(got[column][keep].astype(np.float64))
-            called = [got[name][keep].astype(str).tolist() for name in apart]
-            names_of = ["\0".join(one) for one in zip(*called, strict=True)] or [""] * len(begin[-1])
-            thing.append(np.array(names_of, dtype=np.str_))
+            thing.append(_numbered([got[name][keep] for name in apart], things, len(begin[-1])))
     if not sum(map(len, begin)):
         return None
     begins, ends = tap_times(run, host, np.concatenate(begin), np.concatenate(end))
     values = np.concatenate(value)
-    things, place = np.unique(np.concatenate(thing), return_inverse=True)
+    place = np.concatenate(thing)
     order = np.argsort(place, kind="stable")
     cuts = np.searchsorted(place[order], np.arange(len(things) + 1))
     found: Float | None = None
@@ -112,6 +111,14 @@ def by_window(
         else:
             found = np.fmax(found, mean)
     return found
+
+
+def _numbered(columns: Sequence[NDArray[Any]], things: dict[tuple[Any, ...], int], rows: int) -> Int:
+    """The number in `things` of what each row is about, by these columns of it; new things are added."""
+    if not columns:
+        return np.full(rows, things.setdefault((), len(things)), dtype=np.int64)
+    named = zip(*(column.tolist() for column in columns), strict=True)
+    return np.fromiter((things.setdefault(name, len(things)) for name in named), np.int64, rows)
 
 
 @dataclass(frozen=True)
