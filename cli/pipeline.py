@@ -51,6 +51,7 @@ class TraceOptions:
     match_rest: bool = False
     """but for what they do not tell, where this is wanted."""
     match: bool = True
+    """False: calls are left without parents, for what needs no transactions."""
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""

@@ -149,7 +149,7 @@ def summary(run: RunFile) -> dict[str, Any]:
         "run": str(run.path),
         "bytes_on_disk": run.path.stat().st_size,
         "complete": bool(run.meta("complete", False)),
-        "matched": bool(run.meta("options", {}).get("match", True)),
+        "matched": run.matched,
         "nodes": node_summary(run),
         "calls": calls,
         "traces": run.count("traces"),

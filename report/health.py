@@ -226,7 +226,7 @@ def _unlinked(run: Run) -> list[Finding]:
     quality = f" Mean probability of a link: {linked.mean():.3f}." if len(linked) else ""
     if not unknown:
         return [Finding(GREEN, f"Every call has a parent or begins a transaction.{quality}")]
-    if not run.matched:
+    if not run.file.matched:
         return [Finding(GREEN, "Nothing was matched, as was asked (--no-match): there are no transactions.")]
     what = f"{count(unknown, 'call')} of unknown origin ({share(unknown, len(kind))}).{quality}"
     return [

@@ -99,12 +99,6 @@ class Run:
     sources: list[dict[str, Any]]
     meta: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def matched(self) -> bool:
-        """False where calls were left without parents on purpose (`trace --no-match`)."""
-        options = self.meta.get("options")
-        return not isinstance(options, dict) or bool(options.get("match", True))
-
     def tier_of_node(self, node: int) -> Tier | None:
         """The tier of a node; the first one if it speaks several protocols."""
         return next((tier for tier in self.tiers if tier.node == node), None)

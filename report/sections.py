@@ -99,7 +99,7 @@ def evidence_words(run: Run) -> str:
     options = run.meta.get("options")
     mode = options.get("evidence") if isinstance(options, dict) else None
     parts = []
-    if mode is not None and run.matched:
+    if mode is not None and run.file.matched:
         text = EVIDENCE_WORDS.get(str(mode), "")
         parts.append(f"Evidence mode <b>{escape(str(mode))}</b>{': ' + text if text else ''}.")
     linked = run.links["kind"] == LinkKind.LINKED

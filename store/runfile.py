@@ -313,6 +313,11 @@ class RunFile:
         with self.transaction() as connection:
             return write_dynamic(connection, name, columns, units, source, originals or {})
 
+    @property
+    def matched(self) -> bool:
+        """False where calls were left without parents on purpose (`trace --no-match`)."""
+        return bool(self.meta("options", {}).get("match", True))
+
     def drop_dynamic(self, path: str) -> None:
         """Remove every table that was made from the file at `path`."""
         with self.transaction() as connection:
