@@ -263,6 +263,54 @@ def test_copy_belongs_to_its_statement() -> None:
     assert calls(tables)[-1] == ("COPY note ( id ) FROM STDIN", int("22P02", 36))
 
 
+COPY_IN = message("G", b"\0\0\1\0\0")
+COPIED = message("d", b"1\n") * 3
+
+
+@pytest.mark.parametrize(
+    ("turns", "status"),
+    [
+        pytest.param(
+            [(CLIENT, COPIED + message("c") + SYNC), (SERVER, done("COPY 3") + READY)], 0, id="done"
+        ),
+        pytest.param(
+            [(CLIENT, COPIED + message("c")), (SERVER, done("COPY 3")), (CLIENT, SYNC), (SERVER, READY)],
+            0,
+            id="Sync behind the answer",
+        ),
+        pytest.param(
+            [(CLIENT, COPIED + message("f", b"no\0") + SYNC), (SERVER, failed("57014") + READY)],
+            int("57014", 36),
+            id="given up",
+        ),
+        pytest.param(
+            [
+                (CLIENT, COPIED),
+                (SERVER, failed("22P02")),
+                (CLIENT, COPIED + message("c") + SYNC),
+                (SERVER, READY),
+            ],
+            int("22P02", 36),
+            id="refused in the middle",
+        ),
+    ],
+)
+@pytest.mark.parametrize("ends", [SYNC, FLUSH])
+def test_the_sync_behind_copied_data_is_no_call_of_its_own(
+    ends: bytes, turns: list[tuple[int, bytes]], status: int, tmp_path: Path
+) -> None:
+    """The server ignores the Sync that it was sent with the Execute."""
+    tables = talk(
+        tmp_path,
+        (CLIENT, parse("", "COPY t FROM STDIN") + bind("") + execute() + ends),
+        (SERVER, PARSED + BOUND + COPY_IN),
+        *turns,
+        (CLIENT, query("select 1")),
+        (SERVER, done() + READY),
+    )
+    assert calls(tables) == [("EXECUTE COPY t FROM STDIN", status), ("select ?", 0)]
+
+
 def test_under_tls_only_the_request_for_it_is_read() -> None:
     tables = read(PCAPS / "psql_tls.pcap")
     assert calls(tables) == [("SSL_REQUEST", 0)]

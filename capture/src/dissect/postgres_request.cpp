@@ -88,6 +88,7 @@ void PostgresDissector::begin_unit(UnitKind kind, std::uint64_t at, Recorder& re
     session.unit.group = session.group;
     session.unit.kind = kind;
     session.prefix = nullptr;
+    session.copying = false;
     unit_open_ = true;
     extendable_ = false;
     request_ = recorder.begin(Direction::to_server, MessageKind::request, at, tag_of(session.serial, kind));
@@ -192,7 +193,8 @@ void PostgresDissector::client_message(char type, std::uint32_t total, Bytes bod
             if (unit_open_) {
                 class_of_statement(session.prefix != nullptr ? session.prefix : "CLOSE", recorder);
                 end_unit(UnitKind::synced, next, recorder);
-            } else if (may_extend(recorder)) {
+            } else if (session.copying || may_extend(recorder)) {
+                // While it copies the server ignores Sync, that of the Execute too: this one is the first it heeds.
                 recorder.end(request_, next);
             } else {
                 begin_unit(UnitKind::synced, at, recorder);
@@ -241,6 +243,7 @@ void PostgresDissector::client_message(char type, std::uint32_t total, Bytes bod
         return;
     }
     recorder.end(request_, next);
+    session.copying = type != client::password && session.unit.kind == UnitKind::execute;
 }
 
 // ---- statements -----------------------------------------------------------------------------------------------------

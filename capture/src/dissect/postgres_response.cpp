@@ -244,6 +244,7 @@ void PostgresDissector::acknowledged(std::uint64_t next, Recorder& recorder) {
 void PostgresDissector::ready(std::uint64_t at, std::uint64_t next, Recorder& recorder) {
     Session& session = *session_;
     if (phase_ == Phase::login) phase_ = Phase::command;
+    session.copying = false;
     if (answer_ == kNoMessage && after_execute_) {
         after_execute_ = false;
         if (!recorder.has_request() || front_group(recorder) != session.answered.group)
