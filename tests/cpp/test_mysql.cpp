@@ -151,6 +151,25 @@ void local_infile_belongs_to_its_query() {
                  "infile");
 }
 
+// The 255th packet of the file has the number of a command.
+void a_long_file_of_local_infile_is_no_command() {
+    int seq = 2;
+    std::string file;
+    for (int line = 0; line < 600; ++line) file += packet(seq, "\x03select " + std::to_string(line));
+    file += packet(seq, "");
+    const auto script = after(
+        connected(), {up(query("LOAD DATA LOCAL INFILE '/a' INTO TABLE t")), down(packets(1, {"\xFB/a"})),
+                      up(file), down(packets(seq, {ok()})), up(command(0x0E)), down(ok_answer)});
+    expect_equal(lines_from(play_all_ways(script, "long infile"), 3),
+                 "3 > request 'LOAD DATA LOCAL INFILE ? INTO TABLE t' bytes " +
+                     std::to_string(45 + file.size()) +
+                     " at 4-6\n"
+                     "4 < response status 0 bytes 18 at 5-7 answers 3\n"
+                     "5 > request 'PING' bytes 5 at 8-8\n"
+                     "6 < response status 0 bytes 11 at 9-9 answers 5\n",
+                 "long infile");
+}
+
 void packets_of_16_mb_are_passed_over() {
     const std::string big = "INSERT INTO t VALUES ('" + std::string(17'000'000, 'x') + "')";
     const std::string request = query(big);
@@ -250,6 +269,7 @@ int main() {
     several_results_are_one_answer();
     an_error_among_rows_ends_the_answer();
     local_infile_belongs_to_its_query();
+    a_long_file_of_local_infile_is_no_command();
     packets_of_16_mb_are_passed_over();
     other_answers();
     a_progress_report_is_not_final();

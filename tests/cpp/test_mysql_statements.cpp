@@ -173,6 +173,18 @@ void query_attributes_are_taken_off() {
                  "traceparent text t-7\n0 number 2\n0 statement SELECT 2\n", "one attribute");
 }
 
+// Joined midstream: the flag of the execution says that the number of parameters stands in front.
+void query_attributes_of_an_execution_show_without_the_login() {
+    const std::string text = "SELECT a FROM t WHERE b = ? AND c = ?";
+    const std::string values = std::string("\x02\x00\x01\x03\x00\x00\xFD\x00\x00", 9) + le(4711, 4) +
+                               lenenc_str("hello");  // count, NULL bitmap, types with their names, values
+    Tap tap;
+    tap.play({up(command(0x0E)), down(ok_answer), up(command(0x16, text)), down(prepare_ok(1, 2, 0, true)),
+              up(execute(1, values, 8)), down(ok_answer)})
+        .finish();
+    expect_equal(tap.tokens(4, {"4711", "hello"}), "0 number 4711\n1 text hello\n", "counted parameters");
+}
+
 void a_changed_user_forgets_statements() {
     const std::string run = execute(1, "");
     Tap tap;
@@ -218,6 +230,7 @@ int main() {
     long_data_is_no_parameter_value();
     bulk_execution();
     query_attributes_are_taken_off();
+    query_attributes_of_an_execution_show_without_the_login();
     a_changed_user_forgets_statements();
     many_statements_are_bounded();
     return failures == 0 ? 0 : 1;

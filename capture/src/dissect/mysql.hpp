@@ -128,6 +128,7 @@ private:
 
     // mysql_request.cpp: packets of the client.
     bool starts_command(std::uint8_t seq) const noexcept;
+    bool sends_file() const noexcept;
     std::size_t wanted_of_client(std::uint32_t length, std::uint8_t seq, Bytes payload) const noexcept;
     void begin_command(std::uint8_t command, std::uint64_t at, Recorder& recorder);
     void end_answer(Recorder& recorder);

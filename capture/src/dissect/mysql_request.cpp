@@ -61,7 +61,15 @@ bool has_text(std::uint8_t command) noexcept {
 // ---- commands -------------------------------------------------------------------------------------------------------
 
 bool MysqlDissector::starts_command(std::uint8_t seq) const noexcept {
-    return seq == 0 && (phase_ == Phase::command || phase_ == Phase::auth || phase_ == Phase::replication);
+    return seq == 0 && !sends_file() &&
+           (phase_ == Phase::command || phase_ == Phase::auth || phase_ == Phase::replication);
+}
+
+// LOCAL INFILE: what the client says is the file, also where its numbers come round to 0 with the 256th packet.
+bool MysqlDissector::sends_file() const noexcept {
+    return answer_ == Answer::infile && answer_row_ != kNoMessage &&
+           !sides_[static_cast<unsigned>(Direction::to_client)]
+                .lost;  // else the end may be among what was lost
 }
 
 std::size_t MysqlDissector::wanted_of_client(std::uint32_t length, std::uint8_t seq,
@@ -360,9 +368,11 @@ void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
     remember(slot);
 
     constexpr std::uint8_t kParameterCountAvailable = 8;
-    const bool attributes = (caps_ & client::query_attributes) != 0;
+    const bool counted = (flags & kParameterCountAvailable) != 0;
+    // Without the login the flag tells: only with query attributes do clients set it.
+    const bool attributes = (caps_ & client::query_attributes) != 0 || (inferred_ && caps_ == 0 && counted);
     std::uint64_t params = statement.params;
-    if (params == 0 && !(attributes && (flags & kParameterCountAvailable) != 0)) return;
+    if (params == 0 && !(attributes && counted)) return;
     if (attributes) params = reader.lenenc();
     const Bytes nulls = reader.take((params + 7) / 8);
     const bool new_types = reader.u8() == 1;
