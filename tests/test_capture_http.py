@@ -20,6 +20,7 @@ from tapscope.store.codes import MessageFlag, MessageKind, Protocol
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNKED += b"5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: x\r\n\r\n"
 BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+FORM = b"POST /f HTTP/1.1\r\nExpect: 100-continue\r\nContent-Type: application/x-www-form-urlencoded\r\n"
 CASES: dict[str, tuple[list[Turn], list[tuple[object, ...]]]] = {
     "fixed length": (
         [(CLIENT, GET), (SERVER, BODY)],
@@ -104,6 +105,62 @@ CASES: dict[str, tuple[list[Turn], list[tuple[object, ...]]]] = {
         ],
         [
             ("request", "PUT /f", 62, -1),
+            ("response", 417, 38, 0),
+            ("request", "GET /", 18, -1),
+            ("response", 200, len(OK), 2),
+        ],
+    ),
+    "expected form that is refused": (
+        [
+            (CLIENT, FORM + b"Content-Length: 300\r\n\r\n"),
+            (SERVER, b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"),
+            (CLIENT, GET),
+            (SERVER, OK),
+        ],
+        [
+            ("request", "POST /f", len(FORM) + 23, -1),
+            ("response", 401, 38, 0),
+            ("request", "GET /", 18, -1),
+            ("response", 200, len(OK), 2),
+        ],
+    ),
+    "expected form that comes": (
+        [
+            (CLIENT, FORM + b"Content-Length: 3\r\n\r\n"),
+            (SERVER, b"HTTP/1.1 100 Continue\r\n\r\n"),
+            (CLIENT, b"a=b"),
+            (SERVER, OK),
+        ],
+        [
+            ("request", "POST /f", len(FORM) + 24, -1),
+            ("interim", 100, 25, 0),
+            ("response", 200, len(OK), 0),
+        ],
+    ),
+    "expected chunks that are refused": (
+        [
+            (CLIENT, FORM + b"Transfer-Encoding: chunked\r\n\r\n"),
+            (SERVER, b"HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n"),
+            (CLIENT, GET),
+            (SERVER, OK),
+        ],
+        [
+            ("request", "POST /f", len(FORM) + 30, -1),
+            ("response", 417, 38, 0),
+            ("request", "GET /", 18, -1),
+            ("response", 200, len(OK), 2),
+        ],
+    ),
+    "expected chunks that come although they were refused": (
+        [
+            (CLIENT, FORM + b"Transfer-Encoding: chunked\r\n\r\n"),
+            (SERVER, b"HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n"),
+            (CLIENT, b"5\r\nhello\r\n0\r\n\r\n"),
+            (CLIENT, GET),
+            (SERVER, OK),
+        ],
+        [
+            ("request", "POST /f", len(FORM) + 45, -1),
             ("response", 417, 38, 0),
             ("request", "GET /", 18, -1),
             ("response", 200, len(OK), 2),

@@ -56,19 +56,7 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
         case State::watched_chunk:
             return watched(direction, bytes, recorder);
         case State::expected:
-            if (rejected_) {
-                const Probe next = starts_request(bytes);
-                if (next == Probe::need_more && bytes.size() < side.left) {
-                    side.scanned = bytes.size();
-                    return {Step::ok, 0};
-                }
-                if (next != Probe::yes) return finish(direction, side.left, recorder);
-                recorder.add_flags(side.message, message_flag::unfinished);
-                recorder.end(side.message, 0);
-                side.state = State::start;
-                return start(direction, bytes, recorder);
-            }
-            return finish(direction, side.left, recorder);
+            return expected(bytes, recorder);
         case State::skip:
             side.state = State::start;
             return {Step::ok, side.left};
@@ -112,6 +100,28 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
             return lost(direction, bytes, recorder);
     }
     return {Step::ok, bytes.size()};
+}
+
+// The client sends what it asked leave for; or, refused, the next request.
+Parsed HttpDissector::expected(Bytes bytes, Recorder& recorder) {
+    Half& side = half(Direction::to_server);
+    if (rejected_) {
+        const Probe next = starts_request(bytes);
+        const bool whole = expected_ != State::chunk_size && bytes.size() >= side.left;
+        if (next == Probe::need_more && !whole) {
+            side.scanned = bytes.size();
+            return {Step::ok, 0};
+        }
+        if (next == Probe::yes) {
+            recorder.add_flags(side.message, message_flag::unfinished);
+            recorder.end(side.message, 0);
+            side.state = State::start;
+            return start(Direction::to_server, bytes, recorder);
+        }
+    }
+    if (expected_ == State::skip) return finish(Direction::to_server, side.left, recorder);
+    side.state = expected_;
+    return step(Direction::to_server, bytes, recorder);
 }
 
 Parsed HttpDissector::start(Direction direction, Bytes bytes, Recorder& recorder) {
@@ -228,21 +238,22 @@ Parsed HttpDissector::request(const HttpHead& head, Recorder& recorder) {
         if (avatica_ == nullptr) avatica_ = std::make_unique<AvaticaBodies>();
         avatica_->watch(Direction::to_server, ref, false);
     }
-    if (head.chunked) {
-        side.state = State::chunk_size;
-        return {Step::ok, head.size};
+    side.left = head.has_length && !head.chunked ? head.content_length : 0;
+    State body = State::skip;
+    if (head.chunked)
+        body = State::chunk_size;
+    else if (watching(Direction::to_server))
+        body = State::watched;
+    else if (side.left > 0 && head.form)
+        body = State::form;
+    if (head.expects_continue && (head.chunked || side.left > 0)) {
+        expected_ = body;
+        body = State::expected;
     }
-    side.left = head.has_length ? head.content_length : 0;
-    if (watching(Direction::to_server)) {
-        side.state = State::watched;
-        return {Step::ok, head.size};
-    }
-    if (side.left > 0 && (head.form || head.expects_continue)) {
-        side.state = head.form ? State::form : State::expected;
-        side.scanned = 0;
-        return {Step::ok, head.size};
-    }
-    return finish(Direction::to_server, head.size + side.left, recorder);
+    if (body == State::skip) return finish(Direction::to_server, head.size + side.left, recorder);
+    side.state = body;
+    side.scanned = 0;
+    return {Step::ok, head.size};
 }
 
 Parsed HttpDissector::response(const HttpHead& head, Recorder& recorder) {

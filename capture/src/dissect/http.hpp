@@ -31,7 +31,7 @@ private:
         form,           // `left` bytes of a form body: wait for the part that is looked at
         watched,        // `left` bytes of body that may be an Avatica call
         watched_chunk,  // the same of a chunk
-        expected,       // `left` bytes of body that the client sends after 100 Continue, or never
+        expected,       // a body that the client sends after 100 Continue, or never
         skip,           // `left` bytes whose message is already ended
         chunk_size,
         chunk_end,
@@ -51,6 +51,7 @@ private:
 
     Half& half(Direction d) noexcept { return halves_[static_cast<unsigned>(d)]; }
     Parsed step(Direction direction, Bytes bytes, Recorder& recorder);
+    Parsed expected(Bytes bytes, Recorder& recorder);
     Parsed start(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed head(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed simple(Bytes bytes, Recorder& recorder);
@@ -72,6 +73,7 @@ private:
     bool fresh_ = true;                       // no request was seen
     bool request_since_ = false;              // a request began after the response that runs until close
     bool rejected_ = false;                   // the final response came before the expected body
+    State expected_ = State::skip;            // how that body is read when it comes
     std::unique_ptr<AvaticaBodies> avatica_;  // from the first POST on that may be a call
 };
 

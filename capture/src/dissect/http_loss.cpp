@@ -56,10 +56,14 @@ void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder&
             recorder.borders_kept();
             return;
         case State::watched:
-            side.scanned = 0;
-            [[fallthrough]];
         case State::form:
         case State::expected: {
+            if (side.state == State::expected && expected_ == State::chunk_size) {
+                recorder.add_flags(side.message, message_flag::truncated);
+                side.state = State::lost_body;
+                return;
+            }
+            if (side.state == State::watched) side.scanned = 0;
             const std::uint64_t at_hand = std::min(side.scanned, side.left);
             const std::uint64_t left = side.left - at_hand;
             recorder.end(side.message, std::min(left, std::max(missing, left)));
