@@ -1,12 +1,13 @@
 #include "sql_fingerprint.hpp"
 
-#include "sql_tokens.hpp"
+#include "sql_elements.hpp"
+#include "sql_names.hpp"
 
 namespace tapscope::sql {
 
 // One scan: tokens one after the other, lists of values folded.
 template <SqlDialect D>
-class SqlScanner : SqlTokens<D> {
+class SqlScanner : SqlElements<D> {
 public:
     SqlScanner(SqlFingerprinter& result, std::string_view text, bool cut) : Tokens(result, text), cut_(cut) {}
 
@@ -28,18 +29,19 @@ public:
     }
 
 private:
-    using Tokens = SqlTokens<D>;
-    using Prefix = typename Tokens::Prefix;
-    using Tokens::add_number;
+    using Tokens = SqlElements<D>;
     using Tokens::base_;
     using Tokens::behind_blanks;
     using Tokens::blanks;
+    using Tokens::casts;
     using Tokens::close_;
     using Tokens::copy_one;
     using Tokens::copy_run;
     using Tokens::dollar;
+    using Tokens::element;
     using Tokens::end_;
     using Tokens::first_is_special;
+    using Tokens::is_value_word;
     using Tokens::kMysql;
     using Tokens::line_comment;
     using Tokens::minus;
@@ -52,7 +54,6 @@ private:
     using Tokens::skip_space;
     using Tokens::slash;
     using Tokens::string;
-    using Tokens::take_string;
     using Tokens::trim;
     using Tokens::without_blank;
     using Tokens::word_before;
@@ -127,6 +128,7 @@ private:
         put(*p_++);
         if (depth_ > 0 && --depth_ == 0) {
             close_ = '(';
+            fold_words();
             after_row();
         }
     }
@@ -147,6 +149,34 @@ private:
         depth_ = 1;
         close_ = ')';
         copy_one();
+    }
+
+    // NULL, TRUE, FALSE and DEFAULT as elements of a row that holds more than values: values here, too, or a class
+    // would tell which rows had none.
+    void fold_words() noexcept {
+        char* to = row_;
+        char* first = row_;
+        int depth = 0;
+        for (const char* from = row_; from < out_;) {
+            const char c = *from;
+            if (c == '"' || c == '`') {  // a name
+                do *to++ = *from++;
+                while (from < out_ && *from != c);
+            } else if ((c == ',' || c == ')') && depth == 1) {
+                char* end = to;
+                while (end > first && end[-1] == ' ') --end;
+                while (first < end && *first == ' ') ++first;
+                if (is_value_word(first, static_cast<std::size_t>(end - first))) {
+                    *first = '?';
+                    to = first + 1;
+                }
+            }
+            if (from == out_) break;
+            depth += *from == '(' ? 1 : *from == ')' ? -1 : 0;
+            *to++ = *from++;
+            if (depth == 1 && (c == '(' || c == ',')) first = to;
+        }
+        out_ = to;
     }
 
     void after_row() {
@@ -225,6 +255,7 @@ private:
             p_ = behind_blanks(p_);
             if (p_ >= end_) break;
             if (!element()) return false;
+            if (!kMysql && kind == List::in && !casts()) return false;
             if (kind == List::values) {
                 if (!first) {
                     put(',');
@@ -265,72 +296,6 @@ private:
         return true;
     }
 
-    // One value of a list; a literal is recorded.
-    bool element() {
-        char c = *p_;
-        if (c == '?') {
-            ++result_.placeholders_;
-            ++p_;
-            return true;
-        }
-        if (c == '\'' || (kMysql && c == '"')) {
-            p_ = take_string(p_, Prefix{});
-            return true;
-        }
-        const char* start = p_;
-        if ((c == '-' || c == '+') && p_ + 1 < end_) c = p_[1];
-        if (is(c, kDigit) || c == '.') {
-            const char* digits = is(*start, kDigit) || *start == '.' ? start : start + 1;
-            if (*digits == '.' && !(digits + 1 < end_ && is(digits[1], kDigit))) return false;
-            const char* end = number_end<D>(digits, end_);
-            if (end == nullptr) return false;
-            add_number(*start == '+' ? digits : start, end);
-            p_ = end;
-            return true;
-        }
-        if (!kMysql && c == '$' && p_ + 1 < end_ && is(p_[1], kDigit)) {
-            ++p_;
-            while (p_ < end_ && is(*p_, kDigit)) ++p_;
-            ++result_.placeholders_;
-            return true;
-        }
-        if (!is(c, kIdent) || start != p_) return false;
-        return word_element();
-    }
-
-    // NULL, TRUE, FALSE, DEFAULT, or a string with a prefix.
-    bool word_element() {
-        const char* from = p_;
-        const char* to = from;
-        while (to < end_ && is(*to, kIdent)) ++to;
-        const auto size = static_cast<std::size_t>(to - from);
-        if (equals_folded(from, size, "null") || equals_folded(from, size, "true") ||
-            equals_folded(from, size, "false") || equals_folded(from, size, "default")) {
-            p_ = to;
-            return true;
-        }
-        Prefix before;
-        const char* quote = to;
-        if (size == 1) {
-            const char c = lower(*from);
-            if (c == 'x')
-                before.kind = LiteralKind::hex;
-            else if (c == 'b')
-                before.kind = LiteralKind::bits;
-            else if (c == 'e' && !kMysql)
-                before.backslashes = true;
-            else if (c != 'n')
-                return false;
-        } else if (kMysql && *from == '_') {
-            while (quote < end_ && is(*quote, kSpace)) ++quote;
-        } else {
-            return false;
-        }
-        if (quote >= end_ || (*quote != '\'' && !(kMysql && *quote == '"'))) return false;
-        p_ = take_string(quote, before);
-        return true;
-    }
-
     void finish() {
         if (cut_) {
             if (depth_ > 0 && row_kept_ != nullptr) {
@@ -342,7 +307,7 @@ private:
             }
         }
         trim();
-        result_.fingerprint_ = {base_, static_cast<std::size_t>(out_ - base_)};
+        result_.fingerprint_ = {base_, fold_made_up_name(base_, static_cast<std::size_t>(out_ - base_))};
     }
 
     bool cut_;

@@ -3,11 +3,12 @@
 //   SELECT a FROM t1 WHERE id = -7 AND s IN ('x', "y") -- note      ->  SELECT a FROM t1 WHERE id = ? AND s IN (?+)
 //                                                                        literals: -7, x, y
 // Rules: numbers (decimal, hex, bit, with fraction, exponent, and a sign that follows an operator) and strings (both
-// quotes, introducers such as _utf8'..', x'..', b'..', N'..') become `?`. IN lists of values become `(?+)`, PostgreSQL's
-// ARRAY[..] of values `ARRAY[?+]`. Of several equal rows behind VALUES one is kept, so that one row and a thousand rows
-// are one class; NULL, TRUE, FALSE and
-// DEFAULT count as values inside such lists only. Comments go, executable ones (/*! */, /*M! */) and optimiser hints
-// (/*+ */) stay as text. White space is folded, trailing `;` removed. Identifiers, quoted or with digits, stay.
+// quotes, introducers such as _utf8'..', x'..', b'..', N'..') become `?`. IN lists of values become `(?+)`, and
+// PostgreSQL's ARRAY[..] of values `ARRAY[?+]`, their casts with them. Of several equal rows behind VALUES one is kept,
+// so that one row and a thousand rows are one class; NULL, TRUE, FALSE and DEFAULT count as values inside such lists
+// only. Names of savepoints, cursors and prepared statements that hold a digit become `?` (sql_names.hpp). Comments go,
+// executable ones (/*! */, /*M! */) and optimiser hints (/*+ */) stay as text. White space is folded, trailing `;`
+// removed. Other identifiers, quoted or with digits, stay.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +32,8 @@ enum class SqlDialect : std::uint8_t {
 namespace sql {
 template <SqlDialect D>
 class SqlTokens;
+template <SqlDialect D>
+class SqlElements;
 template <SqlDialect D>
 class SqlScanner;
 }  // namespace sql
@@ -59,6 +62,8 @@ public:
 private:
     template <SqlDialect D>
     friend class sql::SqlTokens;
+    template <SqlDialect D>
+    friend class sql::SqlElements;
     template <SqlDialect D>
     friend class sql::SqlScanner;
 

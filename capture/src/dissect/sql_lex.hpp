@@ -131,26 +131,34 @@ const char* end_of_comment(const char* p, const char* end) noexcept {
 }
 
 // One past the number that starts at `p` (digit or dot), nullptr when the digits begin an identifier (1st_name).
+// PostgreSQL 16 has 0o17, and 1_000_000 with a digit on both sides of each bar.
 template <SqlDialect D>
 const char* number_end(const char* p, const char* end) noexcept {
+    constexpr bool postgres = D != SqlDialect::mysql;
+    const auto digits = [end](const char* from, const auto& is_digit) {
+        while (from < end &&
+               (is_digit(*from) || (postgres && *from == '_' && from + 1 < end && is_digit(from[1]))))
+            ++from;
+        return from;
+    };
+    const auto decimal = [](char c) { return is(c, kDigit); };
     if (*p == '0' && p + 2 < end) {
-        if (p[1] == 'x' || (D != SqlDialect::mysql && p[1] == 'X')) {
-            const char* q = p + 2;
-            while (q < end && is_hex(*q)) ++q;
-            if (q > p + 2 && (q == end || !is(*q, kIdent))) return q;
-        } else if (p[1] == 'b' || (D != SqlDialect::mysql && p[1] == 'B')) {
-            const char* q = p + 2;
-            while (q < end && (*q == '0' || *q == '1')) ++q;
-            if (q > p + 2 && (q == end || !is(*q, kIdent))) return q;
-        }
+        const char* q = nullptr;
+        const char base = postgres ? lower(p[1]) : p[1];
+        if (base == 'x')
+            q = digits(p + 2, is_hex);
+        else if (base == 'b')
+            q = digits(p + 2, [](char c) { return c == '0' || c == '1'; });
+        else if (postgres && base == 'o')
+            q = digits(p + 2, [](char c) { return c >= '0' && c <= '7'; });
+        if (q != nullptr && q > p + 2 && (q == end || !is(*q, kIdent))) return q;
     }
-    const char* q = p;
-    while (q < end && is(*q, kDigit)) ++q;
+    const char* q = digits(p, decimal);
     bool fraction = false;
     if (q < end && *q == '.' && !(q + 1 < end && q[1] == '.')) {
         fraction = true;
         ++q;
-        while (q < end && is(*q, kDigit)) ++q;
+        if (q < end && decimal(*q)) q = digits(q, decimal);
     }
     if (q < end && (*q == 'e' || *q == 'E')) {
         const char* e = q + 1;

@@ -40,6 +40,7 @@ void append_canonical_number(std::string_view text, std::string& out) {
             fraction = true;
             continue;
         }
+        if (c == '_') continue;  // PostgreSQL: 1_000
         if (c < '0' || c > '9') break;
         if (c == '0' && digits.empty()) {
             if (fraction) --point;  // a zero before the first significant digit

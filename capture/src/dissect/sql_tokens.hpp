@@ -172,8 +172,8 @@ protected:
                 start = p_ - 1;
                 --out_;
             }
-        } else if (out_[-1] == '@' || out_[-1] == ':') {
-            return identifier();  // @1, :1
+        } else if (out_[-1] == '@' || (kMysql && out_[-1] == ':')) {
+            return identifier();  // @1, :1; PostgreSQL's a[1:2] is two numbers
         }
         const char* end = number_end<D>(start, end_);
         if (end == nullptr) return identifier();
@@ -189,13 +189,16 @@ protected:
     }
 
     void add_number(const char* from, const char* to) {
-        const bool sign = *from == '-';
-        const char* digits = from + (sign ? 1 : 0);
-        if (to - digits > 2 && digits[0] == '0' && (lower(digits[1]) == 'x' || lower(digits[1]) == 'b')) {
-            const auto kind = lower(digits[1]) == 'x' ? LiteralKind::hex : LiteralKind::bits;
-            return add({digits + 2, static_cast<std::size_t>(to - digits - 2)}, kind, 0);
-        }
-        add({from, static_cast<std::size_t>(to - from)}, LiteralKind::number, 0);
+        const char* digits = from + (*from == '-' ? 1 : 0);
+        const std::string_view all(from, static_cast<std::size_t>(to - from));
+        if (to - digits <= 2 || digits[0] != '0' || is(digits[1], kDigit) || digits[1] == '.' ||
+            lower(digits[1]) == 'e' || digits[1] == '_')
+            return add(all, LiteralKind::number, 0);
+        const char base = lower(digits[1]);
+        const std::string_view text(digits + 2, static_cast<std::size_t>(to - digits - 2));
+        if (base == 'o' || (!kMysql && text.find('_') != std::string_view::npos))
+            return add(all, LiteralKind::string, 0, false);  // seldom enough to be left as it is written
+        return add(text, base == 'x' ? LiteralKind::hex : LiteralKind::bits, 0);
     }
 
     void add(std::string_view text, LiteralKind kind, char quote, bool backslashes = kMysql) {
