@@ -99,6 +99,16 @@ def test_evidence_of_a_request(tmp_path: Path) -> None:
     }
 
 
+def test_of_a_traceparent_the_trace_is_evidence(tmp_path: Path) -> None:
+    """The span changes at every hop."""
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    heads = [f"GET / HTTP/1.1\r\nTraceparent: {value}\r\n\r\n" for value in (f"00-{trace}-{span}-01", "none")]
+    turns = [turn for head in heads for turn in ((CLIENT, head.encode()), (SERVER, OK))]
+    tables = run(tmp_path, turns)
+    assert token(TokenKind.TEXT | ID_LIKE, trace, "traceparent") in tokens(tables)
+    assert token(TokenKind.TEXT, "none", "traceparent") in tokens(tables, 2)
+
+
 def test_only_the_first_8_kib_of_a_form_are_looked_at(tmp_path: Path) -> None:
     form = b"a=1&long=" + b"x" * 9000 + b"&b=2"
     head = (

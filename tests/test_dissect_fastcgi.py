@@ -142,6 +142,15 @@ def test_parameters_may_be_spread_over_records(tmp_path: Path) -> None:
     assert calls(tables) == [("GET /story/{n} ?page", 200)]
 
 
+def test_the_trace_of_a_traceparent_is_the_same_evidence_as_in_http(tmp_path: Path) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    behind = talk(tmp_path, (CLIENT, get("/", HTTP_TRACEPARENT=trace)), (SERVER, answer(OK)))
+    head = b"GET / HTTP/1.1\r\ntraceparent: %s\r\n\r\n" % trace.replace("b7ad", "0000").encode()
+    front = dissect_checks.talk(tmp_path, (CLIENT, head), port=80)
+    assert len(behind.evidence["hash"]) == 2  # the URI is the other one
+    assert set(behind.evidence["hash"].tolist()) < set(front.evidence["hash"].tolist())
+
+
 def test_an_answer_lasts_until_its_request_is_ended(tmp_path: Path) -> None:
     tables = talk(
         tmp_path,

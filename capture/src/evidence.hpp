@@ -34,6 +34,13 @@ inline bool all_digits(std::string_view text) noexcept {
 }
 bool is_uuid(std::string_view text) noexcept;
 
+// W3C Trace Context: 00-(trace id, 32 digits)-(caller's span)-flags. Every hop writes a span of its own: the trace's id is
+// what is handed on. Any other text stays as it is.
+inline constexpr std::string_view kTraceParent = "traceparent";
+inline std::string_view trace_id(std::string_view value) noexcept {
+    return value.size() >= 55 && value[2] == '-' && value[35] == '-' ? value.substr(3, 32) : value;
+}
+
 inline Bytes as_bytes(std::string_view text) noexcept {
     return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }

@@ -298,7 +298,7 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
         } else if (code == static_cast<std::uint16_t>(HeaderCode::cookie) ||
                    equals_ignoring_case(name, "cookie")) {
             if (extra_count < kMaxHeaders) extras[extra_count++] = {"c", value};
-        } else if (starts_ignoring_case(name, "x-")) {
+        } else if (starts_ignoring_case(name, "x-") || equals_ignoring_case(name, kTraceParent)) {
             if (extra_count < kMaxHeaders) extras[extra_count++] = {name, value};
         } else if (equals_ignoring_case(name, "transfer-encoding")) {
             chunked = true;

@@ -3,7 +3,7 @@
 // One request at a time. FORWARD_REQUEST and its body packets are the request, SEND_HEADERS to END_RESPONSE the
 // response. A body packet carries no type: what tells it from a new request is that one is owed (the first after
 // FORWARD_REQUEST with a content length, each further one after GET_BODY_CHUNK), and its own inner length.
-// The shared secret is never read, and no header but cookies and X-... becomes evidence.
+// The shared secret is never read, and no header but cookies, X-... and traceparent becomes evidence.
 #pragma once
 
 #include <cstdint>

@@ -298,7 +298,8 @@ void FastcgiDissector::end_of_params(Recorder& recorder) {
             port = value;
         } else if (name == "HTTP_COOKIE") {
             cookie = value;
-        } else if (name.starts_with("HTTP_X_") && extra_count < extras.size()) {
+        } else if ((name.starts_with("HTTP_X_") || name == "HTTP_TRACEPARENT") &&
+                   extra_count < extras.size()) {
             extras[extra_count++] = {name.substr(5), value};
         }
     }

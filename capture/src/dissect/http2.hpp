@@ -30,13 +30,13 @@ struct Fields {
 
     std::string method, target, authority;
     std::int32_t status = -1, grpc_status = -1;
-    unsigned extras = 0;   // cookies and X-... fields, which are evidence
+    unsigned extras = 0;   // cookies, X-... and traceparent, which are evidence
     bool grpc = false;     // content-type: application/grpc...
     bool form = false;     // content-type: application/x-www-form-urlencoded
     bool typed = false;    // content-type was read
     bool missing = false;  // a field could not be read
     void clear();
-    // `evidence_of`: the message whose evidence cookies and X-... fields are, or kNoMessage.
+    // `evidence_of`: the message whose evidence these are, or kNoMessage.
     void read(std::string_view name, std::string_view value, Recorder& recorder, MessageRef evidence_of);
 };
 

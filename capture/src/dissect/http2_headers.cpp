@@ -79,9 +79,10 @@ void Fields::read(std::string_view name, std::string_view value, Recorder& recor
         case 'g':
             if (name == "grpc-status") grpc_status = number(value, 4);
             return;
+        case 't':
         case 'x':
-            if (name.size() > 2 && name[1] == '-' && evidence_of != kNoMessage &&
-                extras++ < HttpHead::kMaxExtras)
+            if ((name.starts_with("x-") ? name.size() > 2 : name == kTraceParent) &&
+                evidence_of != kNoMessage && extras++ < HttpHead::kMaxExtras)
                 header_evidence(recorder, evidence_of, name, value);
             return;
         default:

@@ -161,7 +161,7 @@ constexpr std::array<std::uint64_t, 256> kMayMatter = [] {
     };
     const auto name = [&](std::string_view text) { field(text[0], std::uint64_t{1} << text.size()); };
     for (const std::string_view known : {"content-length", "content-type", "content-encoding", "cookie",
-                                         "transfer-encoding", "expect", "upgrade"})
+                                         "transfer-encoding", "traceparent", "expect", "upgrade"})
         name(known);
     field('x', ~std::uint64_t{7});  // "x-" and something
     for (const char c : {' ', '\t', '\r', '\n', ':'})
@@ -191,6 +191,9 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
             }
             return false;
         case 't':
+            if (name.size() == kTraceParent.size() && equals_lower(name, kTraceParent) &&
+                head.extra_count < HttpHead::kMaxExtras)
+                head.extras[head.extra_count++] = {name, trim(value)};
             if (name.size() != 17 || !equals_lower(name, "transfer-encoding")) return false;
             read_coding(trim(value), head);
             return true;

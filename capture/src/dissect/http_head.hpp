@@ -39,7 +39,7 @@ struct HttpHead {
     bool call = false;         // a type of content that Avatica's calls have
     bool compressed = false;   // Content-Encoding
     bool suspicious = false;   // RFC 9112 section 11: two readings are possible
-    Fields extras;             // Cookie and X-... fields; views into the bytes given
+    Fields extras;             // Cookie, X-... and traceparent; views into the bytes given
     std::size_t extra_count = 0;
 };
 

@@ -296,9 +296,10 @@ Bytes MysqlDissector::query_attributes(Bytes payload, Recorder& recorder) {
         if ((nulls[i / 8] >> (i % 8) & 1) != 0) continue;
         const Value value = read_binary_value(reader, attributes[i].type, buffer);
         if (value.kind == Value::Kind::none || value.text.size() > kMaxTokenText) continue;
-        recorder.token(request_, slot_of_name(as_text(attributes[i].name)),
+        const std::string_view name = as_text(attributes[i].name);
+        recorder.token(request_, slot_of_name(name),
                        value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
-                       as_bytes(value.text));
+                       as_bytes(name == kTraceParent ? trace_id(value.text) : value.text));
     }
     if (!reader.ok()) {
         recorder.count("mysql.bad_query_attributes");

@@ -333,6 +333,7 @@ void header_evidence(Recorder& recorder, MessageRef ref, std::string_view name, 
     const std::size_t n = std::min(name.size(), lower.size());
     std::transform(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(n), lower.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+    if (std::string_view(lower.data(), n) == kTraceParent) value = trace_id(value);
     recorder.token(ref, slot_of_name({lower.data(), n}),
                    all_digits(value) ? TokenKind::number : TokenKind::text, as_bytes(value));
 }

@@ -28,7 +28,7 @@ void form_evidence(Recorder& recorder, MessageRef ref, std::string_view body, bo
 // Every value of a Cookie header: slot = hash of the cookie's name.
 void cookie_evidence(Recorder& recorder, MessageRef ref, std::string_view value);
 
-// A header that is not a standard one (X-...): slot = hash of its name in lower case.
+// A header that is not a standard one (X-...), or traceparent: slot = hash of its name in lower case.
 void header_evidence(Recorder& recorder, MessageRef ref, std::string_view name, std::string_view value);
 
 // The HTTP client's address and port as evidence, for protocols that carry them (AJP: remote_addr and
