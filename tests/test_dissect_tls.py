@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from capture_packets import block
+from capture_packets import CLIENT, SERVER, Dialogue, block, write_pcap
 from test_capture_accounting import Record, records, write
 
 from tapscope import capture
@@ -211,3 +211,55 @@ def test_lines_of_a_key_log_that_say_nothing_are_counted_and_a_cut_last_line_sti
     tables = read(TLS / f"{WEB[0]}.pcap", log)
     assert tables.counter("tls.keylog_unreadable") == 2
     assert [class_text(tables, row) for row in rows(tables, MessageKind.REQUEST)] == ["GET /item/{n}"] * 3
+
+
+def hello(kind: int, suite: int) -> bytes:
+    """A ClientHello (1) or ServerHello (2) of TLS 1.3 with what the dissector reads."""
+    client = kind == 1
+    version = struct.pack("!HH", 43, 3) + b"\2\3\4" if client else struct.pack("!HHH", 43, 2, 0x0304)
+    suites = struct.pack("!HHBB", 2, suite, 1, 0) if client else struct.pack("!HB", suite, 0)
+    body = b"\3\3" + bytes(32) + b"\0" + suites + struct.pack("!H", len(version)) + version
+    return struct.pack("!BHHB", 22, 0x0301, 4 + len(body), kind) + len(body).to_bytes(3, "big") + body
+
+
+def sealed(*sizes: int) -> bytes:
+    """Records of application data of these sizes, their headers included."""
+    return b"".join(struct.pack("!BHH", 23, 0x0303, size - 5) + bytes(size - 5) for size in sizes)
+
+
+# What OpenSSL's client sent after the ServerHello, and the server's session tickets.
+FINISHED = {
+    "no certificate asked for": (0x1302, (74,), (255, 255)),
+    "SHA-256": (0x1301, (58,), (239, 239)),
+    "no certificate given": (0x1302, (30, 74), (255, 255)),
+    "ECDSA": (0x1302, (403, 101, 74), (623, 623)),
+    "RSA": (0x1302, (800, 286, 74), (1023, 1023)),
+    "Ed25519": (0x1302, (339, 94, 74), (559, 559)),
+    "all of it in one record": (0x1302, (900,), (623, 623)),
+}
+
+
+@pytest.mark.parametrize("cut", [0, 7])
+@pytest.mark.parametrize("name", FINISHED)
+def test_the_client_s_end_of_the_handshake_is_no_request(name: str, cut: int, tmp_path: Path) -> None:
+    suite, client, tickets = FINISHED[name]
+    dialogue = Dialogue(server_port=443).open()
+    for side, data in [
+        (CLIENT, hello(1, suite)),
+        (SERVER, hello(2, suite) + sealed(28, 67, 403, 102, 74)),
+        (CLIENT, sealed(*client)),
+        (SERVER, sealed(*tickets)),
+        (CLIENT, sealed(101)),  # of the size of a CertificateVerify
+        (SERVER, sealed(41)),
+        (CLIENT, sealed(74, 90)),
+        (SERVER, sealed(500)),
+    ]:
+        dialogue.send(side, data, cuts=range(0, len(data), cut) if cut else ())
+    tables = read(write_pcap(tmp_path / "a.pcap", dialogue.packets))
+    found = list(zip(tables.messages["kind"], tables.messages["wire_bytes"], strict=True))
+    assert found == [
+        (MessageKind.REQUEST, 101),
+        (MessageKind.RESPONSE, 41),
+        (MessageKind.REQUEST, 164),
+        (MessageKind.RESPONSE, 500),
+    ]

@@ -31,6 +31,17 @@ bool is_header(Bytes bytes) noexcept {
 
 std::size_t record_size(Bytes bytes) noexcept { return kHeader + load_be16(&bytes[3]); }
 
+// What records of TLS 1.3 add to a handshake message: header, the message's own, content type, seal.
+constexpr std::size_t kSealed = kHeader + 4 + 1 + 16;
+
+// A record that holds a CertificateVerify and nothing else (RFC 8446, section 4.4.3): two bytes for the scheme, two for
+// the length, a signature by Ed25519, by RSA of 2048 to 4096 bits, or by ECDSA over a curve of 256, 384 or 521 bits.
+constexpr bool is_certificate_verify(std::size_t record) noexcept {
+    const std::size_t size = record - std::min(record, kSealed + 4);
+    return size == 64 || size == 256 || size == 384 || size == 512 || (size >= 69 && size <= 72) ||
+           (size >= 101 && size <= 104) || (size >= 136 && size <= 139);
+}
+
 // Reads fields off the front; once too short, it stays empty and `good` is false.
 struct Fields {
     Bytes rest;
@@ -88,6 +99,7 @@ struct TlsState {
         bool lost = false;        // a record's border must be found again
         std::uint64_t missing = 0;
         std::uint32_t after_hello = 0;  // records of application data since the ServerHello of TLS 1.3
+        bool finishing = false;         // TLS 1.3, the client: its Finished is still to come
         MessageRef message = kNoMessage;
         HandshakeReader handshake;
     };
@@ -112,6 +124,7 @@ struct TlsState {
     void opened(Direction direction, std::size_t at_byte, std::size_t size, const TlsSession::Opened& what,
                 const std::uint8_t* plain, Recorder& recorder);
     void by_counting(Direction direction, std::uint8_t type, std::size_t size, Recorder& recorder);
+    bool client_finishes(std::size_t size);
     void opaque_message(Direction direction, std::size_t size, Recorder& recorder);
     Parsed find_border(Direction direction, Bytes bytes, Recorder& recorder);
 };
@@ -279,17 +292,37 @@ void TlsState::opened(Direction direction, std::size_t at_byte, std::size_t size
     });
 }
 
+// The client's last records of the handshake, by their sizes: Finished, and where the server asked for a certificate
+// that and a CertificateVerify in front of it, or an empty one alone. Clients that put all of it into one record need
+// nothing else.
+bool TlsState::client_finishes(std::size_t size) {
+    constexpr std::uint16_t aes256_sha384 = 0x1302, ccm8 = 0x1305;
+    TlsState::Half& mine = at(Direction::to_server);
+    const std::size_t finished =
+        kSealed + (hello.suite == aes256_sha384 ? 48 : 32) - (hello.suite == ccm8 ? 8 : 0);
+    const bool first = mine.after_hello == 0;
+    const bool last = size == finished && (first || mine.finishing);
+    const bool goes_on = mine.after_hello == 1 && mine.finishing && is_certificate_verify(size);
+    mine.finishing = !last && (first || goes_on);
+    return first || last || goes_on;
+}
+
 // Records that are not opened. In TLS 1.3 the rest of the handshake and the alerts look like application data: what
-// the server sends before the client asked (its handshake, session tickets), the client's first such record (its
-// Finished), and records of the length of an alert.
+// the server sends before the client asked (its handshake, session tickets), what the client finishes with, and records
+// of the length of an alert.
 void TlsState::by_counting(Direction direction, std::uint8_t type, std::size_t size, Recorder& recorder) {
     Half& mine = at(direction);
     constexpr std::size_t alert = kHeader + 2 + 1 + 16;
-    const bool handshake_goes_on = hello.version == 0x0304 && mine.ciphered &&
-                                   (size == alert || (direction == Direction::to_server
-                                                          ? mine.after_hello == 0
-                                                          : at(Direction::to_server).message == kNoMessage));
-    if (type == kApplicationData) ++mine.after_hello;
+    bool handshake_goes_on = false;
+    if (type == kApplicationData && mine.ciphered) {
+        if (hello.version == 0x0304)
+            handshake_goes_on = size == alert || (direction == Direction::to_server
+                                                      ? client_finishes(size)
+                                                      : at(Direction::to_server).message == kNoMessage);
+        ++mine.after_hello;
+        // It was all there, whatever it looked like: the server answers with its tickets, or what it was asked for.
+        if (direction == Direction::to_client) at(Direction::to_server).finishing = false;
+    }
     if (nested && session) return recorder.remainder(direction, "tls.decryption_failed");
     if (type != kApplicationData || handshake_goes_on) return recorder.remainder(direction, "tls.handshake");
     if (!mine.ciphered && client_hello_seen) return recorder.remainder(direction, "tls.early_data");
