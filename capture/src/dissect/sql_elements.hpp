@@ -26,8 +26,8 @@ protected:
                equals_folded(word, size, "false") || equals_folded(word, size, "default");
     }
 
-    // One value of a list; a literal is recorded.
-    bool element() {
+    // One value of a list; a literal is recorded. `calls`: how deep functions of values may stand inside one another.
+    bool element(int calls) {
         char c = *p_;
         if (c == '?') {
             ++result_.placeholders_;
@@ -56,11 +56,11 @@ protected:
             return true;
         }
         if (!is(c, kIdent) || start != p_) return false;
-        return word_element();
+        return word_element(calls);
     }
 
     // NULL, TRUE, FALSE, DEFAULT, or a string with a prefix.
-    bool word_element() {
+    bool word_element(int calls) {
         const char* from = p_;
         const char* to = from;
         while (to < end_ && is(*to, kIdent)) ++to;
@@ -68,6 +68,10 @@ protected:
         if (is_value_word(from, size)) {
             p_ = to;
             return true;
+        }
+        if (calls > 0 && to < end_ && *to == '(') {
+            p_ = to;
+            return arguments(calls - 1);
         }
         Prefix before;
         const char* quote = to;
@@ -88,6 +92,18 @@ protected:
         }
         if (quote >= end_ || (*quote != '\'' && !(kMysql && *quote == '"'))) return false;
         p_ = take_string(quote, before);
+        return true;
+    }
+
+    // Of a function of values, such as UUID_TO_BIN(?); p_ at the parenthesis.
+    bool arguments(int calls) {
+        do {
+            p_ = behind_blanks(p_ + 1);
+            if (p_ >= end_ || !element(calls) || (!kMysql && !casts())) return false;
+            p_ = behind_blanks(p_);
+        } while (p_ < end_ && *p_ == ',');
+        if (p_ >= end_ || *p_ != ')') return false;
+        ++p_;
         return true;
     }
 

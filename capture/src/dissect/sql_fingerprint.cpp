@@ -98,6 +98,7 @@ private:
     // ---- lists ------------------------------------------------------------------------------------------------
 
     enum class List : std::uint8_t { none, in, values };
+    static constexpr int kMostCalls = 3;  // of functions inside one another, in a list that is folded
 
     List list_before() const noexcept {
         const char* to = without_blank(out_);
@@ -254,7 +255,7 @@ private:
         for (;;) {
             p_ = behind_blanks(p_);
             if (p_ >= end_) break;
-            if (!element()) return false;
+            if (!element(kind == List::in ? kMostCalls : 0)) return false;
             if (!kMysql && kind == List::in && !casts()) return false;
             if (kind == List::values) {
                 if (!first) {
