@@ -202,6 +202,20 @@ CASES: dict[str, tuple[list[Turn], list[tuple[object, ...]]]] = {
         [(CLIENT, GET), (SERVER, OK), (SERVER, b"HTTP/1.1 408 Timeout\r\nContent-Length: 0\r\n\r\n")],
         [("request", "GET /", 18, -1), ("response", 200, len(OK), 0), ("response", 408, 43, -1)],
     ),
+    "the coding of no coding": (
+        [
+            (CLIENT, GET),
+            (SERVER, BODY.replace(b": 5", b": 5\r\nTransfer-Encoding: identity")),
+            (CLIENT, GET),
+            (SERVER, OK),
+        ],
+        [
+            ("request", "GET /", 18, -1),
+            ("response", 200, len(BODY) + 29, 0),
+            ("request", "GET /", 18, -1),
+            ("response", 200, len(OK), 2),
+        ],
+    ),
     "equal lengths are one": (
         [(CLIENT, GET), (SERVER, BODY.replace(b": 5", b": 5, 5")), (CLIENT, GET), (SERVER, OK)],
         [

@@ -121,6 +121,7 @@ void read_length(std::string_view value, HttpHead& head) noexcept {
 }
 
 void read_coding(std::string_view value, HttpHead& head) noexcept {
+    if (equals_lower(value, "identity")) return;  // RFC 2616 had it for "none"
     if (head.has_coding) head.suspicious = true;
     head.has_coding = true;
     const std::size_t comma = value.rfind(',');
