@@ -348,6 +348,7 @@ void SqlFingerprinter::scan(std::string_view text, bool cut) {
     } else {
         sql::SqlScanner<SqlDialect::postgres>(*this, text, cut).run();
     }
+    if (fingerprint_.empty()) fingerprint_ = "(empty)";
     if (!cut && !rewritten_ && literal_count_ == literals_.size())
         memo_.note(text, literals_, fingerprint_, placeholders_);
 }

@@ -8,7 +8,7 @@
 // so that one row and a thousand rows are one class; NULL, TRUE, FALSE and DEFAULT count as values inside such lists
 // only. Names of savepoints, cursors and prepared statements that hold a digit become `?` (sql_names.hpp). Comments go,
 // executable ones (/*! */, /*M! */) and optimiser hints (/*+ */) stay as text. White space is folded, trailing `;`
-// removed. Other identifiers, quoted or with digits, stay.
+// removed. Other identifiers, quoted or with digits, stay. A text of nothing else (pools ping by `;`) is `(empty)`.
 #pragma once
 
 #include <cstddef>
