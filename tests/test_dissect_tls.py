@@ -9,6 +9,17 @@ import numpy as np
 import pytest
 from capture_packets import CLIENT, SERVER, Dialogue, block, write_pcap
 from test_capture_accounting import Record, records, write
+from tls_records import (
+    AES_128_GCM_SHA256,
+    APPLICATION_DATA,
+    CLIENT_RANDOM,
+    ENCRYPTED_EXTENSIONS,
+    FINISHED,
+    HANDSHAKE,
+    KEY_UPDATE,
+    message,
+    writers,
+)
 
 from tapscope import capture
 from tapscope.capture import CaptureTables
@@ -218,7 +229,7 @@ def hello(kind: int, suite: int) -> bytes:
     client = kind == 1
     version = struct.pack("!HH", 43, 3) + b"\2\3\4" if client else struct.pack("!HHH", 43, 2, 0x0304)
     suites = struct.pack("!HHBB", 2, suite, 1, 0) if client else struct.pack("!HB", suite, 0)
-    body = b"\3\3" + bytes(32) + b"\0" + suites + struct.pack("!H", len(version)) + version
+    body = b"\3\3" + CLIENT_RANDOM + b"\0" + suites + struct.pack("!H", len(version)) + version
     return struct.pack("!BHHB", 22, 0x0301, 4 + len(body), kind) + len(body).to_bytes(3, "big") + body
 
 
@@ -228,7 +239,7 @@ def sealed(*sizes: int) -> bytes:
 
 
 # What OpenSSL's client sent after the ServerHello, and the server's session tickets.
-FINISHED = {
+LAST_FLIGHTS = {
     "no certificate asked for": (0x1302, (74,), (255, 255)),
     "SHA-256": (0x1301, (58,), (239, 239)),
     "no certificate given": (0x1302, (30, 74), (255, 255)),
@@ -240,9 +251,9 @@ FINISHED = {
 
 
 @pytest.mark.parametrize("cut", [0, 7])
-@pytest.mark.parametrize("name", FINISHED)
+@pytest.mark.parametrize("name", LAST_FLIGHTS)
 def test_the_client_s_end_of_the_handshake_is_no_request(name: str, cut: int, tmp_path: Path) -> None:
-    suite, client, tickets = FINISHED[name]
+    suite, client, tickets = LAST_FLIGHTS[name]
     dialogue = Dialogue(server_port=443).open()
     for side, data in [
         (CLIENT, hello(1, suite)),
@@ -263,3 +274,42 @@ def test_the_client_s_end_of_the_handshake_is_no_request(name: str, cut: int, tm
         (MessageKind.REQUEST, 164),
         (MessageKind.RESPONSE, 500),
     ]
+
+
+@pytest.mark.parametrize("lost", [None, "client", "server"])
+def test_keys_that_are_changed_on_the_way_are_followed(lost: str | None, tmp_path: Path) -> None:
+    """Also when the record that says so was lost."""
+    client_hello, server_hello, client, server = writers(tmp_path / "keys.log")
+    ok = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    dialogue = Dialogue(server_port=443).open()
+
+    def say(side: int, data: bytes, keep: bool = True) -> None:
+        dialogue.send(side, data)
+        if not keep:
+            del dialogue.packets[-2]  # the last one is its acknowledgement
+
+    def ask(number: int) -> bytes:
+        return client.record(APPLICATION_DATA, b"GET /%d HTTP/1.1\r\n\r\n" % number, padding=number)
+
+    finished = message(FINISHED, bytes(32))
+    say(CLIENT, hello(1, AES_128_GCM_SHA256))
+    say(
+        SERVER,
+        hello(2, AES_128_GCM_SHA256)
+        + server_hello.record(HANDSHAKE, message(ENCRYPTED_EXTENSIONS, b"\0\0") + finished),
+    )
+    say(CLIENT, client_hello.record(HANDSHAKE, finished))
+    say(CLIENT, ask(1))
+    say(SERVER, server.record(APPLICATION_DATA, ok))
+    say(CLIENT, client.record(HANDSHAKE, message(KEY_UPDATE, b"\1")), keep=lost != "client")
+    client = client.updated()
+    say(SERVER, server.record(HANDSHAKE, message(KEY_UPDATE, b"\0")), keep=lost != "server")
+    server = server.updated()
+    for number in (2, 3):
+        say(CLIENT, ask(number))
+        say(SERVER, server.record(APPLICATION_DATA, ok[:20]) + server.record(APPLICATION_DATA, ok[20:]))
+    tables = read(write_pcap(tmp_path / "a.pcap", dialogue.packets), tmp_path / "keys.log")
+    asked, answered = rows(tables, MessageKind.REQUEST), rows(tables, MessageKind.RESPONSE)
+    assert [class_text(tables, row) for row in asked] == ["GET /{n}"] * 3
+    assert list(tables.messages["request"][answered]) == asked
+    assert tables.counter("tls.decryption_failed") == 0

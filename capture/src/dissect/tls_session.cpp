@@ -213,30 +213,29 @@ std::optional<TlsSession::Opened> TlsSession::open(Direction direction, Bytes re
 std::optional<TlsSession::Opened> TlsSession::open_after_loss(Direction direction, Bytes record,
                                                               std::uint8_t* plain, std::uint64_t most) {
     Side& side = at(direction);
-    for (int round = 0; round < 2; ++round) {
-        for (std::uint64_t on = 0; on <= most; ++on) {
-            const auto opened = open_at(side, side.sequence + on, record, plain);
+    const auto open_from = [&](std::uint64_t first) -> std::optional<Opened> {
+        for (std::uint64_t sequence = first; sequence <= first + most; ++sequence) {
+            const auto opened = open_at(side, sequence, record, plain);
             if (!opened) continue;
-            side.sequence += on + 1;
+            side.sequence = sequence + 1;
             return opened;
         }
-        if (side.next.empty()) break;
-        // Was the end of the handshake among what was lost? If these keys fail too, the old ones come back.
-        const Secret handshake = side.traffic, next = side.next;
-        const std::uint64_t sequence = side.sequence;
-        side.next.clear();
-        set_traffic_key(side, next);
-        for (std::uint64_t on = 0; on <= most; ++on) {
-            const auto opened = open_at(side, on, record, plain);
-            if (!opened) continue;
-            side.sequence = on + 1;
-            return opened;
-        }
-        set_traffic_key(side, handshake);
-        side.next = next;
-        side.sequence = sequence;
-        break;
+        return std::nullopt;
+    };
+    if (const auto opened = open_from(side.sequence); opened || !version13_) return opened;
+    // Was the end of the handshake among what was lost, or a KeyUpdate? If the keys behind it fail too, the old ones
+    // come back.
+    const Secret traffic = side.traffic, next = side.next;
+    const std::uint64_t sequence = side.sequence;
+    if (next.empty()) {
+        key_update(direction);
+    } else {
+        finished(direction);
     }
+    if (const auto opened = open_from(0)) return opened;
+    set_traffic_key(side, traffic);
+    side.next = next;
+    side.sequence = sequence;
     return std::nullopt;
 }
 

@@ -44,7 +44,8 @@ public:
     // Decrypts a whole record (with its header) into `plain` (kMaxRecord bytes). Nothing when it does not
     // authenticate under the next sequence number; the state is then unchanged.
     std::optional<Opened> open(Direction direction, Bytes record, std::uint8_t* plain);
-    // The same after lost records: tries up to `most` sequence numbers on, and in TLS 1.3 the keys after the handshake.
+    // The same after lost records: tries up to `most` sequence numbers on, and in TLS 1.3 the next keys: those after the
+    // handshake, or after a KeyUpdate.
     std::optional<Opened> open_after_loss(Direction direction, Bytes record, std::uint8_t* plain,
                                           std::uint64_t most);
 
