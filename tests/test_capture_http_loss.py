@@ -36,6 +36,22 @@ def test_a_request_split_over_a_loss_is_still_a_request(tmp_path: Path) -> None:
     assert tables.messages["request"].tolist() == [-1, 0]
 
 
+@pytest.mark.parametrize("cut", [1, 7, 11])
+def test_a_status_line_in_pieces_is_found_behind_a_loss(cut: int, tmp_path: Path) -> None:
+    dialogue = Dialogue().open()
+    for number in range(3):
+        dialogue.send(CLIENT, b"GET /%d HTTP/1.1\r\n\r\n" % number)
+        if number == 0:
+            dialogue.seq[SERVER] += len(OK)
+            dialogue.emit(CLIENT, ACK)
+        else:
+            dialogue.send(SERVER, OK, cuts=range(0, len(OK), cut))
+    tables = capture.read_files([write_pcap(tmp_path / "a.pcap", dialogue.close().packets)], salt=SALT)
+    assert unaccounted(tables) == []
+    assert tables.messages["request"].tolist() == [-1, -1, 1, -1, 3]
+    assert tables.messages["wire_bytes"].tolist()[2::2] == [len(OK)] * 2
+
+
 def test_pairing_survives_a_whole_lost_body(tmp_path: Path) -> None:
     dialogue = Dialogue().open()
     for number in range(4):

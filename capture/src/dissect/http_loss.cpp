@@ -10,8 +10,10 @@ namespace tapscope {
 Parsed HttpDissector::lost(Direction direction, Bytes bytes, Recorder& recorder) {
     Half& side = half(direction);
     const bool to_server = direction == Direction::to_server;
-    const bool found = (to_server ? starts_request(bytes) : starts_response(bytes)) == Probe::yes;
-    if (found) {
+    const Probe next = to_server ? starts_request(bytes) : starts_response(bytes);
+    // Nothing else begins as a status line does, even when little of it is there.
+    if (next == Probe::need_more && !to_server && side.state == State::lost) return {Step::ok, 0};
+    if (next == Probe::yes) {
         if (side.state == State::lost_body) recorder.end(side.message, 0);
         side.state = State::start;
         return start(direction, bytes, recorder);
