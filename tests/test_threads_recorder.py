@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_program import environment
 
@@ -94,6 +95,47 @@ def test_a_full_ring_loses_records_and_never_the_program_s_time(tmp_path):
     assert done.stdout == "done\n", done.stderr
     (written,) = tmp_path.glob("*.threads")
     assert written.stat().st_size <= 1024
+
+
+def test_recording_can_be_paused_and_goes_on_at_the_right_byte(tmp_path):
+    # Pairs of threads that talk all the time, in messages that say where in their stream they stand.
+    with subprocess.Popen(
+        [sys.executable, str(HERE / "threads_talkers.py")],
+        env={**os.environ, **record.environment(record.folder_for_logs(tmp_path))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        marks = []
+        for act in (record.pause, record.resume, record.pause, record.resume):
+            time.sleep(0.3)
+            act(tmp_path)
+            marks.append(time.time_ns())
+            time.sleep(2 * record.HEARD_S)
+        time.sleep(0.3)
+        program.stdin.close()
+        said = [json.loads(line) for line in program.stdout]
+    logs = log.read([tmp_path])
+    assert logs.counters == {"threads.pauses": 2}
+    events = logs.events
+    begins = events["begin_ns"]
+    for paused, resumed in zip(marks[::2], marks[1::2], strict=True):
+        inside = (begins > paused + record.HEARD_S * 1e9) & (begins < resumed)
+        assert not inside.any()
+    assert set(np.searchsorted(marks, begins).tolist()) >= {0, 2, 4}  # before, between and after the pauses
+    streams: dict[tuple[int, int, str], tuple[list[int], list[int]]] = {}
+    for own, peer, way, when, offset in said:
+        times, offsets = streams.setdefault((own, peer, way), ([], []))
+        times.append(when)
+        offsets.append(offset)
+    assert len(begins) < len(said)
+    table, named = logs.connections, events["connection"]
+    ends = zip(table["own_port"][named], table["peer_port"][named], events["way"], strict=True)
+    for (own, peer, way), begin, offset in zip(ends, begins, events["offset"], strict=True):
+        times, offsets = streams[int(own), int(peer), Way(way).name.lower()]
+        assert offset == offsets[np.searchsorted(times, begin, side="right") - 1]
 
 
 def test_the_variables_for_a_service_are_printed(tmp_path):

@@ -54,6 +54,33 @@ def record(folder: Path, print_env: bool, command: tuple[str, ...]) -> int:
     return ExitCode.DONE
 
 
+RECORDING = click.argument(
+    "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True)
+)
+
+
+@threads.command()
+@RECORDING
+def pause(folder: Path) -> None:
+    """Pause the recording into DIR, without a restart of what is recorded.
+
+    Within 0.2 s all processes leave out their sends and receives; connections that come and go are noted
+    still. Calls on the wire meanwhile have no parent by threads.
+    """
+    from tapscope.validate.threads import record as recorder
+
+    recorder.pause(folder)
+
+
+@threads.command()
+@RECORDING
+def resume(folder: Path) -> None:
+    """Go on with a recording into DIR that was paused."""
+    from tapscope.validate.threads import record as recorder
+
+    recorder.resume(folder)
+
+
 @threads.command()
 @LOGS
 @path_option("-o", "--output", metavar="CALLS.csv", help="Also write one row per call, with its parent.")

@@ -82,6 +82,8 @@ class Kind(IntEnum):
     STILL = 4
     LOST = 5
     END = 6
+    PAUSED = 7
+    RESUMED = 8
 
 
 class How(IntEnum):
@@ -204,6 +206,7 @@ class _Reader:
         lost = records[records["kind"] == Kind.LOST]
         process.lost = int(_body(lost, _CLOSE)["received"].sum())
         self.count("records_lost", process.lost)
+        self.count("pauses", int((records["kind"] == Kind.PAUSED).sum()))
         self.count("records_not_known", int((~np.isin(records["kind"], list(Kind))).sum()))
         number = len(self.processes)
         self.processes.append(process)

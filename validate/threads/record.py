@@ -12,6 +12,10 @@ from tapscope.store.errors import ExitCode, TapscopeError
 
 LIBRARY = "libtapscope_threads.so"
 FOLDER_VARIABLE = "TAPSCOPE_THREADS_DIR"
+PAUSED = "paused"
+"""File in the folder of the logs that pauses recording (recorder/pause.h)."""
+HEARD_S = 0.2
+"""After so long every process has seen it: helpers sleep for 160 ms at most."""
 
 
 def recorder_file() -> Path:
@@ -39,6 +43,31 @@ def environment(folder: Path, given: Mapping[str, str] | None = None) -> dict[st
     before = (os.environ if given is None else given).get("LD_PRELOAD", "")
     preload = ":".join(filter(None, [str(recorder_file()), before]))
     return {"LD_PRELOAD": preload, FOLDER_VARIABLE: str(folder)}
+
+
+def pause(folder: Path) -> None:
+    """Leave out sends and receives from now on, in all processes that log into this folder. TapscopeError
+    when the folder cannot be written."""
+    try:
+        (folder / PAUSED).touch()
+    except OSError as error:
+        raise _not_ours(folder, error) from error
+
+
+def resume(folder: Path) -> None:
+    """Record again. TapscopeError as in `pause`."""
+    try:
+        (folder / PAUSED).unlink(missing_ok=True)
+    except OSError as error:
+        raise _not_ours(folder, error) from error
+
+
+def _not_ours(folder: Path, error: OSError) -> TapscopeError:
+    return TapscopeError(
+        f"recording here cannot be paused or resumed: {error.strerror}",
+        path=folder,
+        remedy="Name the folder given to `tapscope threads record -o`, as its owner.",
+    )
 
 
 def execute(folder: Path, command: Sequence[str]) -> None:

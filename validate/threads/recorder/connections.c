@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <linux/tcp.h>
 
 #include "moment.h"
+#include "pause.h"
 #include "ring.h"
 #include "writer.h"
 
@@ -25,7 +27,11 @@ struct connection {
     _Atomic uint32_t number;
     _Atomic uint32_t descriptors;  // 0: this place is free
     _Atomic uint64_t bytes[2];     // by direction
+    _Atomic uint32_t turn;         // pause_turn for which `bytes` are right
 };
+
+// No turns of recording: what a connection has that must be, and that is being, counted anew.
+static const uint32_t STALE = UINT32_MAX, COUNTING = UINT32_MAX - 2;
 
 // What a descriptor is: not known, no TCP connection, or FIRST + place of a connection.
 enum { UNKNOWN, OTHER, FIRST };
@@ -55,18 +61,19 @@ static uint8_t read_address(const struct sockaddr* from, uint8_t* bytes, uint16_
     return 6;
 }
 
-// Bytes that the program has received and sent, as the kernel counts them.
+// Bytes that the program has received and sent, as the kernel counts them. Not by what was acknowledged: who connected
+// has a byte more there, for its SYN.
 static void count_bytes(int fd, uint64_t bytes[2]) {
     struct tcp_info info;
     socklen_t length = sizeof info;
-    int unread = 0, unacknowledged = 0;
+    int unread = 0;
     bytes[0] = bytes[1] = UNKNOWN_BYTES;
     memset(&info, 0, sizeof info);
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
-    if (length < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return;
-    if (ioctl(fd, SIOCINQ, &unread) != 0 || ioctl(fd, SIOCOUTQ, &unacknowledged) != 0) return;
+    if (length < offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof info.tcpi_bytes_retrans) return;
+    if (ioctl(fd, SIOCINQ, &unread) != 0) return;
     bytes[DIRECTION_RECEIVED] = info.tcpi_bytes_received - (unsigned)unread;
-    bytes[DIRECTION_SENT] = info.tcpi_bytes_acked + (unsigned)unacknowledged;
+    bytes[DIRECTION_SENT] = info.tcpi_bytes_sent - info.tcpi_bytes_retrans + info.tcpi_notsent_bytes;
 }
 
 static struct connection* free_place(int fd) {
@@ -106,6 +113,7 @@ static struct connection* opened(int fd, enum how how, const struct sockaddr* pe
     atomic_store(&place->number, record.connection);
     atomic_store(&place->bytes[0], before[0]);
     atomic_store(&place->bytes[1], before[1]);
+    atomic_store(&place->turn, pause_turn());
     ring_push(&record);
     set_state(fd, FIRST + (uint32_t)(place - places));
     return place;
@@ -130,11 +138,38 @@ static struct connection* look_up(int fd) {
     return found;
 }
 
+// Takes the kernel's counts, because bytes moved while recording was paused. One thread does; others wait, or their
+// bytes would be counted twice. NULL when that takes too long (a signal handler waits for what it interrupted).
+static struct connection* count_anew(int fd, struct connection* connection, uint32_t turn) {
+    enum { PATIENCE = 1000 };
+    int error = errno;
+    for (int tries = 0; tries < PATIENCE; tries++) {
+        uint32_t known = atomic_load(&connection->turn);
+        if (known == turn) break;
+        if (known == COUNTING) {
+            sched_yield();
+        } else if (atomic_compare_exchange_strong(&connection->turn, &known, COUNTING)) {
+            uint64_t bytes[2];
+            count_bytes(fd, bytes);
+            for (int way = 0; way < 2 && bytes[0] != UNKNOWN_BYTES; way++)
+                atomic_store(&connection->bytes[way], bytes[way]);
+            atomic_store(&connection->turn, turn);
+        }
+    }
+    errno = error;
+    return atomic_load(&connection->turn) == turn ? connection : NULL;
+}
+
 struct connection* connection_of(int fd) {
     if (!in_range(fd)) return NULL;
     uint32_t state = atomic_load_explicit(&states[fd], memory_order_acquire);
-    if (state >= FIRST) return &places[state - FIRST];
-    return state == UNKNOWN ? look_up(fd) : NULL;
+    if (state == OTHER) return NULL;
+    uint32_t turn = pause_turn();
+    if (is_paused(turn)) return NULL;
+    if (state == UNKNOWN) return look_up(fd);
+    struct connection* connection = &places[state - FIRST];
+    if (atomic_load_explicit(&connection->turn, memory_order_acquire) == turn) return connection;
+    return count_anew(fd, connection, turn);
 }
 
 void note_call(struct connection* connection, enum call call, enum direction direction, uint64_t begin_ns,
@@ -143,6 +178,12 @@ void note_call(struct connection* connection, enum call call, enum direction dir
     // A call that found nothing to do says nothing; event loops make many of them.
     if (bytes < 0 && (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == EINPROGRESS))
         return;
+    if (is_paused(pause_turn())) return;
+    if (begin_ns < atomic_load_explicit(&pause_state.resumed_ns, memory_order_relaxed)) {
+        // Begun before, or while nothing was noted: who knows whether the kernel's counts had these bytes already.
+        atomic_store(&connection->turn, STALE);
+        return;
+    }
     uint64_t moved = bytes > 0 ? (uint64_t)bytes : 0;
     struct record record = {
         .begin_ns = begin_ns,
@@ -200,7 +241,10 @@ static void write_ends(int fd, const struct connection* connection, enum kind ki
         .kind = (uint8_t)kind,
         .close = {.seen = {atomic_load(&connection->bytes[0]), atomic_load(&connection->bytes[1])}},
     };
-    count_bytes(fd, record.close.counted);
+    if (!is_paused(pause_turn()) && atomic_load(&connection->turn) == pause_turn())
+        count_bytes(fd, record.close.counted);
+    else  // it moved more than was seen, as it was meant to
+        record.close.counted[0] = record.close.counted[1] = UNKNOWN_BYTES;
     ring_push(&record);
 }
 

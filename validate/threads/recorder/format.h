@@ -21,12 +21,14 @@ struct log_header {
 };
 
 enum kind {
-    KIND_CALL = 1,   // a thread sent or received
-    KIND_OPEN = 2,   // a connection is used for the first time
-    KIND_CLOSE = 3,  // its last descriptor was closed
-    KIND_STILL = 4,  // it was open when the process ended
-    KIND_LOST = 5,   // the ring was full: so many records are missing before this one
-    KIND_END = 6,    // the process ended and everything before is written
+    KIND_CALL = 1,     // a thread sent or received
+    KIND_OPEN = 2,     // a connection is used for the first time
+    KIND_CLOSE = 3,    // its last descriptor was closed
+    KIND_STILL = 4,    // it was open when the process ended
+    KIND_LOST = 5,     // the ring was full: so many records are missing before this one
+    KIND_END = 6,      // the process ended and everything before is written
+    KIND_PAUSED = 7,   // from here on calls are left out
+    KIND_RESUMED = 8,  // no longer
 };
 
 enum how {

@@ -7,6 +7,7 @@
 
 #include "connections.h"
 #include "moment.h"
+#include "pause.h"
 #include "writer.h"
 
 void recorder_finish(void) {
@@ -19,6 +20,7 @@ void recorder_finish(void) {
 static void in_child(void) {
     own_thread_reset();
     connections_reset();
+    pause_reset();
     writer_reset();
 }
 

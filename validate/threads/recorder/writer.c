@@ -18,6 +18,7 @@
 
 #include "format.h"
 #include "moment.h"
+#include "pause.h"
 #include "ring.h"
 
 enum { BATCH = 512, SHORTEST_MS = 10, LONGEST_MS = 160, HIGH_DESCRIPTOR = 700, STACK = 256 * 1024 };
@@ -80,6 +81,7 @@ static void* help(void* unused) {
     unsigned pause_ms = SHORTEST_MS;
     while (atomic_load(&state) == RUNNING) {
         unsigned count = 0;
+        pause_look(folder);
         try_drain(&count);
         if (count > 0)
             pause_ms = SHORTEST_MS;
@@ -146,6 +148,7 @@ bool writer_ready(void) {
     int idle = IDLE;
     if (!atomic_compare_exchange_strong(&state, &idle, STARTING)) return writer_ready();
     bool good = open_log();
+    if (good) pause_look(folder);
     atomic_store(&state, good ? RUNNING : FAILED);
     if (good && !start_helper()) atomic_store(&state, FAILED);
     return atomic_load(&state) == RUNNING;
