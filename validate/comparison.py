@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class Comparison:
     effects: dict[Figure, Effect]
     adjusted_p: dict[Figure, float]
     notes: list[str] = field(default_factory=list)
+    unit: str = "runs"
+    """What A and B are: runs, or turns within runs."""
 
     def changed(self) -> list[Figure]:
         """Figures that differ at the false discovery rate SIGNIFICANT."""
@@ -49,6 +51,7 @@ class Comparison:
         document = {
             "format": FORMAT,
             "observer": self.a[0].observer,
+            "unit": self.unit,
             "paired": self.paired,
             "confidence": CONFIDENCE,
             "differs": {name: list(values) for name, values in self.differs.items()},
@@ -69,7 +72,7 @@ class Comparison:
     def _differences(self) -> Table:
         how = "in pairs" if self.paired else "Welch's test"
         title = (
-            f"B minus A, {len(self.a)} and {len(self.b)} runs ({how}), by the {self.a[0].observer}; "
+            f"B minus A, {len(self.a)} and {len(self.b)} {self.unit} ({how}), by the {self.a[0].observer}; "
             f"{100 * CONFIDENCE:g} % intervals"
         )
         head = [
@@ -150,14 +153,41 @@ def compare(
         say("reading runs", done, len(a) + len(b))
         read.append(run_figures.read(path, lead_ns, tail_ns))
     say("reading runs", len(read), len(read))
-    observers = sorted({run.observer for run in read})
+    _one_observer(read)
+    return of_runs(read[: len(a)], read[len(a) :])
+
+
+def compare_turns(paths: Sequence[str | Path], *, progress: Progress | None = None) -> Comparison:
+    """Compare the turns of runs (run_figures.read_turns): A off, B on, a pair of turns for a pair of runs.
+
+    Raises TapscopeError for unusable runs, for none, and when they have different observers.
+    """
+    if not paths:
+        raise TapscopeError("no run was named", exit_code=ExitCode.USAGE)
+    say = progress or (lambda what, done, total: None)
+    off: list[RunFigures] = []
+    on: list[RunFigures] = []
+    notes = []
+    for done, path in enumerate(paths):
+        say("reading runs", done, len(paths))
+        *sides, flags = run_figures.read_turns(path)
+        notes += [f"{Path(path).name}: {flag}" for flag in flags]
+        for side, turns in zip((off, on), sides, strict=True):
+            side += [replace(turn, seed=len(side) + number) for number, turn in enumerate(turns, 1)]
+    say("reading runs", len(paths), len(paths))
+    _one_observer([*off, *on])
+    found = of_runs(off, on)
+    return replace(found, notes=[*notes, *found.notes], unit="turns")
+
+
+def _one_observer(runs: Sequence[RunFigures]) -> None:
+    observers = sorted({run.observer for run in runs})
     if len(observers) > 1:
         raise TapscopeError(
             f"the times of these runs come from different observers ({' and '.join(observers)})",
             remedy="Give run files only, or run directories only.",
             exit_code=ExitCode.USAGE,
         )
-    return of_runs(read[: len(a)], read[len(a) :])
 
 
 def of_runs(a: list[RunFigures], b: list[RunFigures]) -> Comparison:
@@ -182,7 +212,7 @@ def of_runs(a: list[RunFigures], b: list[RunFigures]) -> Comparison:
         if unlike:
             notes.append(f"the runs of {label} differ in {', '.join(unlike)}")
         if len(side) < 3:
-            notes.append(f"{len(side)} run(s) of {label}: too few for an interval that says much")
+            notes.append(f"{len(side)} of {label}: too few for an interval that says much")
     return Comparison(
         a=a,
         b=b,

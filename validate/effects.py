@@ -1,11 +1,12 @@
 """How much repeated runs of one kind differ from those of another, and how small a change would have been
 seen.
 
-The unit is the run: a figure is one value per run, so that requests of one run, which are anything but
-independent, are never counted as a sample. Runs that come in pairs (same seed, one after the other) are
-compared by their differences, which takes out what both met; else Welch's test (Biometrika 1947) is used,
-which needs no equal scatter. Effect size: Hedges (Journal of Educational Statistics 1981). Power: that of
-Student's t. Every function is pure; what is not defined (fewer than two runs) is NaN.
+The unit is the run, or a turn of a run in which something was off and on in turns: a figure is one value
+per run, so that requests of one run, which are anything but independent, are never counted as a sample.
+Runs that come in pairs (same seed, one after the other) are compared by their differences, which takes out
+what both met; else Welch's test (Biometrika 1947) is used, which needs no equal scatter. Effect size:
+Hedges (Journal of Educational Statistics 1981). Power: that of Student's t. Every function is pure; what is
+not defined (fewer than two runs) is NaN.
 """
 
 from __future__ import annotations

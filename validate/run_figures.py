@@ -12,7 +12,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,8 @@ WHOLE_DISKS = (
 """Where a host's disk traffic is looked for, best first: kind of table, columns of KiB/s read and written."""
 COVERED = 0.9
 """A host log that covers less of the run phase is flagged."""
+SETTLE_NS = 1_000_000_000
+"""Left out at the beginning of each turn: what was asked before is answered by then."""
 
 
 class Figure(NamedTuple):
@@ -65,47 +67,80 @@ class RunFigures:
     flags: list[str] = field(default_factory=list)
 
 
+@dataclass
+class _Watched:
+    """What an observer saw of a run: requests (begin and end, ns) and logs of the hosts."""
+
+    path: Path
+    observer: str
+    run: RunFile
+    manifest: dict[str, Any]
+    begin_ns: Ints
+    end_ns: Ints
+    flags: list[str]
+
+
 def read(path: str | Path, lead_ns: int = 0, tail_ns: int = 0) -> RunFigures:
     """Figures of a run file, by the tap; or of a run directory, by its load generator.
 
     The phase is that of the manifest (`phases_ns`: run_begin, run_end), without one all that was observed;
     `lead_ns` and `tail_ns` are left out of either. TapscopeError for what is neither, or has nothing in it.
     """
-    path = Path(path)
+    with _watched(Path(path)) as seen:
+        return _figures(seen, *_phase(seen, lead_ns, tail_ns))
+
+
+def read_turns(path: str | Path) -> tuple[list[RunFigures], list[RunFigures], list[str]]:
+    """A run in which something was off and on in turns (`turns_ns` of the manifest), as if each turn were a
+    run: those off, those on, in the order of time; and why not to trust the whole run.
+
+    The first SETTLE_NS of a turn are left out. Pairs have the same seed, which is their number. TapscopeError
+    as in `read`, and for a run without turns.
+    """
+    with _watched(Path(path)) as seen:
+        turns = seen.manifest.get("turns_ns")
+        if not isinstance(turns, list) or not turns:
+            raise TapscopeError(
+                "nothing was off and on in turns in this run",
+                path=seen.path,
+                remedy="Make one with `tapscope testbed run --record-threads --thread-turns SECONDS`.",
+            )
+        whole = _figures(seen, *_phase(seen, 0, 0))
+        sides: tuple[list[RunFigures], list[RunFigures]] = ([], [])
+        for begin_ns, end_ns, on in turns:
+            side = sides[bool(on)]
+            turn = _figures(seen, int(begin_ns) + SETTLE_NS, int(end_ns))
+            number = len(side) + 1
+            options = turn.options | {"turn": "on" if on else "off"}
+            name = f"{turn.name} turn {number}"
+            side.append(replace(turn, name=name, seed=number, options=options, flags=[]))
+        return *sides, whole.flags
+
+
+@contextmanager
+def _watched(path: Path) -> Iterator[_Watched]:
     if path.is_dir():
-        return _by_load_generator(path, lead_ns, tail_ns)
-    with RunFile.open(path) as run:
-        return _by_tap(run, lead_ns, tail_ns)
+        with _host_logs(path) as run:
+            yield _by_load_generator(path, run)
+    else:
+        with RunFile.open(path) as run:
+            yield _by_tap(run)
 
 
-def _by_tap(run: RunFile, lead_ns: int, tail_ns: int) -> RunFigures:
+def _by_tap(run: RunFile) -> _Watched:
     calls, nodes, connections = (run.read_table(name) for name in ("calls", "nodes", "connections"))
-    served = np.unique(calls["server_node"])
-    if not len(served):
+    if not len(calls["server_node"]):
         raise TapscopeError(
             "there are no calls in this run",
             path=run.path,
             remedy="See `tapscope stats` for what was captured.",
         )
-    manifest = run.meta("manifest", {})
-    entries = entry_nodes(nodes, calls)
-    asked = transactions(calls, connections, entries)
-    begin, end = _phase(manifest, asked.begin_ns, asked.end_ns, lead_ns, tail_ns, run.path)
-    figures = _times(asked.begin_ns, asked.end_ns, begin, end)
-    hosts = host_of_node(run)
-    names = run.node_names()
-    for node in served:
-        here = (calls["server_node"] == node) & (calls["depart_ns"] >= begin) & (calls["depart_ns"] < end)
-        if np.any(here) and node not in entries:
-            stay = calls["depart_ns"][here] - calls["arrive_ns"][here]
-            where = hosts.get(int(node), names[node])
-            figures[Figure(where, "response time, mean", "ms")] = float(stay.mean()) / 1e6
+    asked = transactions(calls, connections, entry_nodes(nodes, calls))
     flags = _lost(loss_summary(run))
-    figures |= _host_figures(run, begin, end, flags)
-    return _made(run.path, "tap", manifest, begin, end, figures, flags)
+    return _Watched(run.path, "tap", run, run.meta("manifest", {}), asked.begin_ns, asked.end_ns, flags)
 
 
-def _by_load_generator(folder: Path, lead_ns: int, tail_ns: int) -> RunFigures:
+def _by_load_generator(folder: Path, run: RunFile) -> _Watched:
     logs = [
         path for name in ("requests.csv", "requests.csv.gz") if (path := folder / "users" / name).exists()
     ]
@@ -122,13 +157,43 @@ def _by_load_generator(folder: Path, lead_ns: int, tail_ns: int) -> RunFigures:
         ) from error
     start, answered = np.array(rows, dtype=np.int64).reshape(-1, 2).T
     flags = [f"{np.count_nonzero(answered < 0)} requests without an answer"] if np.any(answered < 0) else []
-    start, answered = start[answered >= 0], answered[answered >= 0]
-    begin, end = _phase(manifest, start, answered, lead_ns, tail_ns, log)
-    figures = _times(start, answered, begin, end)
-    with _host_logs(folder) as run:
-        run.set_meta("manifest", manifest)
-        figures |= _host_figures(run, begin, end, flags)
-    return _made(folder, "load generator", manifest, begin, end, figures, flags)
+    run.set_meta("manifest", manifest)
+    known = answered >= 0
+    return _Watched(folder, "load generator", run, manifest, start[known], answered[known], flags)
+
+
+def _figures(seen: _Watched, begin_ns: int, end_ns: int) -> RunFigures:
+    figures = _times(seen.begin_ns, seen.end_ns, begin_ns, end_ns)
+    if seen.observer == "tap":
+        figures |= _below_entry(seen.run, begin_ns, end_ns)
+    flags = list(seen.flags)
+    figures |= _host_figures(seen.run, begin_ns, end_ns, flags)
+    options = seen.manifest.get("options", {})
+    seed = options.get("seed")
+    return RunFigures(
+        name=seen.path.name,
+        observer=seen.observer,
+        seed=seed if isinstance(seed, int) else None,
+        options=options,
+        seconds=(end_ns - begin_ns) / 1e9,
+        figures=figures,
+        flags=flags,
+    )
+
+
+def _below_entry(run: RunFile, begin_ns: int, end_ns: int) -> dict[Figure, float]:
+    """Mean response time of every tier but the first."""
+    calls, nodes = run.read_table("calls"), run.read_table("nodes")
+    hosts, names = host_of_node(run), run.node_names()
+    figures = {}
+    for node in np.setdiff1d(calls["server_node"], entry_nodes(nodes, calls)).tolist():
+        here = (calls["server_node"] == node) & (calls["depart_ns"] >= begin_ns)
+        here &= calls["depart_ns"] < end_ns
+        if np.any(here):
+            stay = calls["depart_ns"][here] - calls["arrive_ns"][here]
+            where = hosts.get(node, names[node])
+            figures[Figure(where, "response time, mean", "ms")] = float(stay.mean()) / 1e6
+    return figures
 
 
 @contextmanager
@@ -143,43 +208,19 @@ def _host_logs(folder: Path) -> Iterator[RunFile]:
         yield run
 
 
-def _made(
-    path: Path,
-    observer: str,
-    manifest: dict[str, Any],
-    begin_ns: int,
-    end_ns: int,
-    figures: dict[Figure, float],
-    flags: list[str],
-) -> RunFigures:
-    options = manifest.get("options", {})
-    seed = options.get("seed")
-    return RunFigures(
-        name=path.name,
-        observer=observer,
-        seed=seed if isinstance(seed, int) else None,
-        options=options,
-        seconds=(end_ns - begin_ns) / 1e9,
-        figures=figures,
-        flags=flags,
-    )
-
-
-def _phase(
-    manifest: dict[str, Any], start_ns: Ints, end_ns: Ints, lead_ns: int, tail_ns: int, path: Path
-) -> tuple[int, int]:
-    phases = manifest.get("phases_ns", {})
+def _phase(seen: _Watched, lead_ns: int, tail_ns: int) -> tuple[int, int]:
+    phases = seen.manifest.get("phases_ns", {})
     if {"run_begin", "run_end"} <= set(phases):
         begin, end = int(phases["run_begin"]), int(phases["run_end"])
-    elif len(start_ns):
-        begin, end = int(start_ns.min()), int(end_ns.max())
+    elif len(seen.begin_ns):
+        begin, end = int(seen.begin_ns.min()), int(seen.end_ns.max())
     else:
         begin = end = 0
     begin, end = begin + lead_ns, end - tail_ns
-    if end <= begin or not np.any((end_ns >= begin) & (end_ns < end)):
+    if end <= begin or not np.any((seen.end_ns >= begin) & (seen.end_ns < end)):
         raise TapscopeError(
             "no request was answered in the time that is left of this run",
-            path=path,
+            path=seen.path,
             remedy="Leave out less of it (--warmup, --rampdown), or measure longer.",
         )
     return begin, end
@@ -189,10 +230,10 @@ def _times(start_ns: Ints, end_ns: Ints, begin_ns: int, until_ns: int) -> dict[F
     """Throughput and response times of the requests that were answered in the phase."""
     here = (end_ns >= begin_ns) & (end_ns < until_ns)
     took = (end_ns[here] - start_ns[here]) / 1e6
-    figures = {
-        Figure(ENTRY, "throughput", "1/s"): len(took) / ((until_ns - begin_ns) / 1e9),
-        Figure(ENTRY, "response time, mean", "ms"): float(took.mean()),
-    }
+    figures = {Figure(ENTRY, "throughput", "1/s"): len(took) / ((until_ns - begin_ns) / 1e9)}
+    if not len(took):
+        return figures
+    figures[Figure(ENTRY, "response time, mean", "ms")] = float(took.mean())
     for share, value in zip(PERCENTILES, np.percentile(took, PERCENTILES), strict=True):
         figures[Figure(ENTRY, f"response time, p{share}", "ms")] = float(value)
     return figures

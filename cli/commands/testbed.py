@@ -49,14 +49,27 @@ def _checked(words: tuple[str, ...]) -> None:
     metavar="NAME",
     help="What is off and on, see above.",
 )
-@set_option("--pairs", type=click.IntRange(1), default=5, help="Pairs of runs.")
+@set_option("--pairs", type=click.IntRange(1), default=5, help="Pairs of runs; with --turns, runs.")
+@set_option(
+    "--turns",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Off and on in turns of so many seconds within each run (threads), instead of in pairs of runs.",
+)
 @set_option("--seed", type=int, default=1, help="Of the first pair's users, and of the order.")
 @OUTPUT
 @LOCK
 @JSON
 @RUN_OPTIONS
 def study(
-    what: str, pairs: int, seed: int, output: Path, lock: Path | None, as_json: bool, words: tuple[str, ...]
+    what: str,
+    pairs: int,
+    turns: float,
+    seed: int,
+    output: Path,
+    lock: Path | None,
+    as_json: bool,
+    words: tuple[str, ...],
 ) -> None:
     """`_listed` has the help text."""
     from tapscope.cli import show
@@ -64,7 +77,7 @@ def study(
     from tapscope.validate.testbed import study as studies
 
     _checked(words)
-    found = studies.study(what, pairs, words, output, seed=seed, lock=lock, say=note)
+    found = studies.study(what, pairs, words, output, seed=seed, turns_s=turns, lock=lock, say=note)
     if as_json:
         print_json(found.as_json())
     else:

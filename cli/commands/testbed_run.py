@@ -205,6 +205,13 @@ def _listed() -> str:
 @click.option(
     "--record-threads", is_flag=True, help="Record the servers' threads: logs in threads/ (docs/threads.md)."
 )
+@set_option(
+    "--thread-turns",
+    "thread_turns_s",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Pause the thread recorder for this many seconds, and let it go on for as many, in turns; 0: never.",
+)
 @click.option(
     "--record-spans",
     is_flag=True,

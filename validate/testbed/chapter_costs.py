@@ -38,8 +38,21 @@ class Study:
 
     def command(self) -> str:
         """What made it."""
-        pairs, words = len(self.result["a"]), shlex.join(self.plan["run"])
-        return f"tapscope testbed study --what {self.what} --pairs {pairs} -o {self.name} -- {words}"
+        words = shlex.join(self.plan["run"])
+        how = f"--pairs {len(self.result['a'])}"
+        if turns := self.plan.get("turns"):
+            how = f"--pairs {self._runs()} --turns {turns[-1]}"
+        return f"tapscope testbed study --what {self.what} {how} -o {self.name} -- {words}"
+
+    def size(self) -> str:
+        """How many runs, or turns, of each kind."""
+        a, b = len(self.result["a"]), len(self.result["b"])
+        if self.result.get("unit") == "turns":
+            return f"{a} pairs of turns in {self._runs()} runs"
+        return f"{a} pairs" if self.result["paired"] else f"{a} and {b} runs"
+
+    def _runs(self) -> int:
+        return len({run["name"].partition(" ")[0] for run in self.result["a"]})
 
 
 def costs(folders: Sequence[Path], figures: Path) -> list[str]:
@@ -88,7 +101,7 @@ def _of_one_thing(studies: Sequence[Study], figures: Path) -> list[str]:
         for study, of_study in zip(studies, named, strict=True)
         if name in of_study and _says_something(of_study[name])
     ]
-    counts = [(f"{study.users} users: " if several else "") + _runs(study.result) for study in studies]
+    counts = [(f"{study.users} users: " if several else "") + study.size() for study in studies]
     notes = [
         f"* {f'{study.users} users, ' if several else ''}{note}"
         for study in studies
@@ -106,11 +119,6 @@ def _of_one_thing(studies: Sequence[Study], figures: Path) -> list[str]:
         *notes,
         *([""] if notes else []),
     ]
-
-
-def _runs(result: dict[str, Any]) -> str:
-    a, b = len(result["a"]), len(result["b"])
-    return f"{a} pairs" if result["paired"] else f"{a} and {b} runs"
 
 
 def _says_something(figure: dict[str, Any]) -> bool:

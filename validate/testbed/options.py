@@ -60,6 +60,7 @@ class Options:
     midstream: bool = False
     keep_unscrubbed: bool = False
     record_threads: bool = False
+    thread_turns_s: float = 0.0
     record_spans: bool = False
     cpu_quota: dict[str, float] = field(default_factory=dict)
 
@@ -67,6 +68,12 @@ class Options:
         """Raises TapscopeError for values that make no run."""
         if self.users < 1 or self.seconds <= 0:
             raise TapscopeError("a run needs at least one user and some seconds", exit_code=ExitCode.USAGE)
+        if self.thread_turns_s and not self.record_threads:
+            raise TapscopeError(
+                "there is no thread recorder that could take turns",
+                remedy="Give --record-threads, too.",
+                exit_code=ExitCode.USAGE,
+            )
         choices = {
             "mix": MIXES,
             "connector": CONNECTORS,

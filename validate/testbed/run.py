@@ -21,7 +21,7 @@ from typing import Any
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.validate.threads import record
 
-from . import faults, hosts, leftovers, lttng, parts, scenarios, scrub, truth
+from . import faults, hosts, leftovers, lttng, parts, scenarios, scrub, truth, turns
 from .cgroups import NEIGHBOUR, Groups
 from .faults import Faults
 from .injectors import Fault
@@ -157,6 +157,7 @@ class _Session:
         self.manifest, self.say = manifest, say
         self.raw = bench.scratch / "tap.pcap"
         self.faults: list[Fault] = []
+        self.thread_logs: list[Path] = []
 
     def conduct(self) -> None:
         """Starts everything, waits for the users, stops everything, and finds the truth."""
@@ -171,6 +172,7 @@ class _Session:
                 Path(tempfile.mkdtemp(prefix="tapscope-threads-", dir="/var/tmp"))
             )
             self.launcher.variables = record.environment(threads)
+            self.thread_logs.append(threads)
         for server in self.servers:
             self.say(f"{server.title} on {server.host}")
             server.start(self.bench)
@@ -273,9 +275,17 @@ class _Session:
         if options.record_threads:  # beside the servers' logs: users are no server's caller in these
             logs = record.folder_for_logs(self.out / "users" / "threads")
             self.launcher.variables = record.environment(logs)
+            self.thread_logs.append(logs)
         process = self._python("client", "users", "users", config)
         self.launcher.variables = {}
-        with Faults(faults.plan(options, run_ns, run_end_ns), self.bench, self.servers) as caused:
+        takes_turns = []
+        if options.thread_turns_s:
+            takes_turns = turns.plan(run_ns, run_end_ns, int(options.thread_turns_s * 1e9), options.seed)
+            self.manifest["turns_ns"] = takes_turns
+        with (
+            turns.Turns(takes_turns, self._record_threads),
+            Faults(faults.plan(options, run_ns, run_end_ns), self.bench, self.servers) as caused,
+        ):
             while not process.ended():
                 for server in self.servers:
                     server.watch()
@@ -293,6 +303,10 @@ class _Session:
             "rampdown_end": end_ns,
         }
         self.manifest["users_cpu"] = json.loads(process.log.read_text().strip().splitlines()[-1])
+
+    def _record_threads(self, on: bool) -> None:
+        for folder in self.thread_logs:
+            (record.resume if on else record.pause)(folder)
 
     def _write_faults(self) -> None:
         """Faults that were caused, and the collections that the JVMs logged."""
