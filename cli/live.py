@@ -214,7 +214,14 @@ def _capture_and_trace(options: LiveOptions, output: Path, progress: Progress | 
             remedy=f"Trace it with: tapscope trace {spool} -o RUN.db, or remove it.",
         )
     RunFile.create(output, force=options.force).close()  # fails now, not at the end
-    record = _in_child(_arguments(options, spool), spool)
+    try:
+        record = _in_child(_arguments(options, spool), spool)
+    except BaseException:
+        if not any(spool.glob("*.npz")):  # it never began: nothing stays that would be in the way of the next
+            output.unlink()
+            if options.spool is None:
+                shutil.rmtree(spool, ignore_errors=True)
+        raise
     trace([spool], output, TraceOptions(), force=True, progress=progress)
     if options.spool is None:
         shutil.rmtree(spool)

@@ -72,6 +72,13 @@ def test_an_unknown_interface_is_named_with_those_that_exist(tmp_path):
     assert "there is no interface 'mars0'" in done.stderr
 
 
+def test_a_capture_that_never_begins_leaves_nothing(tmp_path):
+    done = tapscope("capture", "-i", "lo", "-o", tmp_path / "run.db", "no filter (((")
+    assert done.returncode == ExitCode.ERROR
+    assert "filter" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_validation_is_printed_stored_and_shown_by_its_exit_status(tmp_path, capsys):
     out = tmp_path / "run.db"
     assert run(["trace", str(CAPTURE), "-o", str(out)]) == ExitCode.DONE
