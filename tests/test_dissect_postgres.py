@@ -10,7 +10,7 @@ from pathlib import Path
 import dissect_checks
 import numpy as np
 import pytest
-from capture_packets import CLIENT, SERVER, unaccounted
+from capture_packets import CLIENT, SERVER, Dialogue, unaccounted, write_pcap
 from dissect_checks import (
     ERROR,
     INTERIM,
@@ -309,6 +309,32 @@ def test_the_sync_behind_copied_data_is_no_call_of_its_own(
         (SERVER, done() + READY),
     )
     assert calls(tables) == [("EXECUTE COPY t FROM STDIN", status), ("select ?", 0)]
+
+
+def test_a_lost_packet_around_copied_data_shifts_nothing(tmp_path: Path) -> None:
+    dialogue = Dialogue(server_port=PORT).open()
+    copy = [
+        (CLIENT, parse("", "COPY t FROM STDIN") + bind("") + execute() + SYNC),
+        (SERVER, PARSED + BOUND + COPY_IN),
+        (CLIENT, COPIED),
+        (CLIENT, COPIED + message("c") + SYNC),
+        (SERVER, done("COPY 6") + READY),
+    ]
+    asked = [(CLIENT, query("select 1")), (SERVER, row(b"1") + done() + READY)]
+    for side, data in [
+        (CLIENT, startup()),
+        (SERVER, LOGGED_IN),
+        *asked,
+        *copy,
+        *asked,
+        *copy,
+        *asked,
+        *asked,
+    ]:
+        dialogue.send(side, data)
+    path = write_pcap(tmp_path / "copy.pcap", dialogue.close().packets)
+    check_late_start(path, tmp_path)
+    check_loss(path, tmp_path, 0.8)
 
 
 def test_under_tls_only_the_request_for_it_is_read() -> None:

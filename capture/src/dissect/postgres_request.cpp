@@ -243,7 +243,9 @@ void PostgresDissector::client_message(char type, std::uint32_t total, Bytes bod
         return;
     }
     recorder.end(request_, next);
-    session.copying = type != client::password && session.unit.kind == UnitKind::execute;
+    // Where nothing is open the Execute was lost.
+    session.copying =
+        type != client::password && (session.unit.kind == UnitKind::execute || !recorder.has_request());
 }
 
 // ---- statements -----------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ struct Session {
     std::uint32_t group = 1;
     bool command_since_loss = false;  // a request began after bytes to the client were lost
     bool request_lost = false;        // bytes of the client were lost, and no ReadyForQuery was seen since
-    bool copying = false;      // the last request, an Execute, is COPY FROM STDIN, and its data have begun
-    bool orphan_tail = false;  // the rest of an answer whose request was not seen is being passed over
+    bool copying = false;             // an Execute is COPY FROM STDIN, and its data have begun
+    bool orphan_tail = false;         // the rest of an answer whose request was not seen is being passed over
 
     // The answer being read, or the last one.
     RequestUnit answered;
