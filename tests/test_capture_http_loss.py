@@ -18,6 +18,7 @@ from capture_packets import (
     unaccounted,
     write_pcap,
 )
+from dissect_checks import check_late_start, check_loss
 from http_dialogue import OK, SALT
 
 from tapscope import capture
@@ -50,6 +51,25 @@ def test_a_status_line_in_pieces_is_found_behind_a_loss(cut: int, tmp_path: Path
     assert unaccounted(tables) == []
     assert tables.messages["request"].tolist() == [-1, -1, 1, -1, 3]
     assert tables.messages["wire_bytes"].tolist()[2::2] == [len(OK)] * 2
+
+
+def test_a_lost_packet_around_bodies_that_ask_for_leave_shifts_nothing(tmp_path: Path) -> None:
+    head = b"POST /f HTTP/1.1\r\nExpect: 100-continue\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    form, chunks = head + b"Content-Length: 20\r\n\r\n", head + b"Transfer-Encoding: chunked\r\n\r\n"
+    no, leave = b"HTTP/1.1 417 No\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"
+    asked = [(CLIENT, b"GET /a HTTP/1.1\r\n\r\n"), (SERVER, OK)]
+    dialogue = Dialogue().open()
+    for side, data in [
+        *asked,
+        *[(CLIENT, form), (SERVER, no), *asked],
+        *[(CLIENT, chunks), (SERVER, no), *asked],
+        *[(CLIENT, form), (SERVER, leave), (CLIENT, b"comment=a+form+of+20"), (SERVER, OK), *asked],
+        *[(CLIENT, chunks), (SERVER, leave), (CLIENT, b"3\r\na=b\r\n0\r\n\r\n"), (SERVER, OK), *asked],
+    ]:
+        dialogue.send(side, data)
+    path = write_pcap(tmp_path / "expect.pcap", dialogue.close().packets)
+    check_late_start(path, tmp_path)
+    check_loss(path, tmp_path, 0.8)
 
 
 def test_pairing_survives_a_whole_lost_body(tmp_path: Path) -> None:

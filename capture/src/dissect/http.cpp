@@ -102,22 +102,20 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
     return {Step::ok, bytes.size()};
 }
 
-// The client sends what it asked leave for; or, refused, the next request.
+// The client sends what it asked leave for; or, refused (whether that was seen or not), the next request.
 Parsed HttpDissector::expected(Bytes bytes, Recorder& recorder) {
     Half& side = half(Direction::to_server);
-    if (rejected_) {
-        const Probe next = starts_request(bytes);
-        const bool whole = expected_ != State::chunk_size && bytes.size() >= side.left;
-        if (next == Probe::need_more && !whole) {
-            side.scanned = bytes.size();
-            return {Step::ok, 0};
-        }
-        if (next == Probe::yes) {
-            recorder.add_flags(side.message, message_flag::unfinished);
-            recorder.end(side.message, 0);
-            side.state = State::start;
-            return start(Direction::to_server, bytes, recorder);
-        }
+    const Probe next = continued_ ? Probe::no : starts_request(bytes);
+    const bool whole = expected_ != State::chunk_size && bytes.size() >= side.left;
+    if (next == Probe::need_more && !whole) {
+        side.scanned = bytes.size();
+        return {Step::ok, 0};
+    }
+    if (next == Probe::yes) {
+        recorder.add_flags(side.message, message_flag::unfinished);
+        recorder.end(side.message, 0);
+        side.state = State::start;
+        return start(Direction::to_server, bytes, recorder);
     }
     if (expected_ == State::skip) return finish(Direction::to_server, side.left, recorder);
     side.state = expected_;
@@ -200,7 +198,6 @@ Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder)
 void HttpDissector::new_request_seen(Recorder& recorder) {
     fresh_ = false;
     request_since_ = true;
-    rejected_ = false;
     Half& answer = half(Direction::to_client);
     if (answer.state == State::lost_body && !recorder.pipelined()) {
         // The client goes on, so the answer with the unknown end is over.
@@ -248,6 +245,7 @@ Parsed HttpDissector::request(const HttpHead& head, Recorder& recorder) {
         body = State::form;
     if (head.expects_continue && (head.chunked || side.left > 0)) {
         expected_ = body;
+        continued_ = false;
         body = State::expected;
     }
     if (body == State::skip) return finish(Direction::to_server, head.size + side.left, recorder);
@@ -270,9 +268,9 @@ Parsed HttpDissector::response(const HttpHead& head, Recorder& recorder) {
         recorder.add_flags(ref, message_flag::suspicious);
         recorder.count("http.suspicious_response");
     }
+    if (head.status == 100 && half(Direction::to_server).state == State::expected) continued_ = true;
     if (interim) return finish(Direction::to_client, head.size, recorder);
     request_since_ = false;
-    if (half(Direction::to_server).state == State::expected && head.status >= 300) rejected_ = true;
     if (head.status == 101 && head.upgrade_h2c) {
         // RFC 7540 section 3.2: the answer proper comes as stream 1 of HTTP/2; the request stays open for it.
         recorder.make_interim(ref);

@@ -72,7 +72,7 @@ private:
     Half halves_[2];
     bool fresh_ = true;                       // no request was seen
     bool request_since_ = false;              // a request began after the response that runs until close
-    bool rejected_ = false;                   // the final response came before the expected body
+    bool continued_ = false;                  // the server gave leave for the expected body
     State expected_ = State::skip;            // how that body is read when it comes
     std::unique_ptr<AvaticaBodies> avatica_;  // from the first POST on that may be a call
 };

@@ -60,6 +60,13 @@ void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder&
         case State::watched:
         case State::form:
         case State::expected: {
+            if (side.state == State::expected && !continued_) {
+                // The body, or what the client said instead of it.
+                recorder.add_flags(side.message, message_flag::truncated);
+                recorder.end(side.message, 0);
+                side.state = State::lost;
+                return;
+            }
             if (side.state == State::expected && expected_ == State::chunk_size) {
                 recorder.add_flags(side.message, message_flag::truncated);
                 side.state = State::lost_body;
