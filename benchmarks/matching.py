@@ -53,11 +53,12 @@ class Chunk:
     until_ns: int
 
 
-def _tokens(count: int, hashes: NDArray[np.uint64], has: NDArray[np.bool_]) -> Rows:
+def _tokens(count: int, hashes: NDArray[np.uint64], has: NDArray[np.bool_], name: str = "token") -> Rows:
     offset = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(has, out=offset[1:])
     kept = hashes[has]
-    return {"token_offset": offset, "token_slot": np.full(len(kept), 7, dtype=np.uint32), "token_hash": kept}
+    slots = np.full(len(kept), 7, dtype=np.uint32)
+    return {f"{name}_offset": offset, f"{name}_slot": slots, f"{name}_hash": kept}
 
 
 def _held_connections(arrive: Ints, depart: Ints, free: list[int], busy: list[tuple[int, int]]) -> Ints:
@@ -133,6 +134,7 @@ def generate(calls: int, in_flight: float, content: bool, seed: int = 0) -> Iter
                 "response_begin": ends,
                 "end": ends,
                 **_tokens(whole, keys, copied & content),
+                **_tokens(whole, keys, np.zeros(whole, dtype=bool), "result"),
             },
             parent.astype(np.int64),
             until,

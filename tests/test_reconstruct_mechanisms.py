@@ -112,6 +112,50 @@ def test_whose_page_it_is_tells_from_what_earlier_pages_of_that_user_named():
     assert known.right[sure].mean() >= 0.999
 
 
+def _loops_over_rows(seed: int, rate_per_s: float, seconds: float, *, same: bool) -> World:
+    """A list, then a call for each of its rows by an id that only the list's answer names; `same`: all lists
+    have the same rows."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    while now < seconds * SECOND:
+        now += draw.expovariate(rate_per_s) * SECOND
+        at = int(now)
+        calls = []
+        for kind in (0, 1, 1, 1, 1):
+            begin = at + int(draw.lognormvariate(0.0, 0.9) * MS)
+            at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
+            calls.append((kind, begin, at))
+        parent = world.serve(0, int(now), at + int(draw.lognormvariate(0.0, 0.8) * MS))
+        rows = [1, 2, 3, 4] if same else draw.sample(range(5000), 4)
+        waiting = list(rows)
+        for kind, begin, end in calls:
+            call = world.call(parent, kind, begin, end)
+            if kind == 0:
+                for row in rows:
+                    world.token(call, 0, TokenKind.RESULT, row, in_response=True)
+            else:
+                world.token(call, 3, TokenKind.NUMBER, waiting.pop(0))
+    return world
+
+
+def test_the_rows_of_an_answer_tell_whose_the_calls_for_them_are():
+    world = _loops_over_rows(seed=31, rate_per_s=120, seconds=10, same=False)
+    by_time = score(world, EvidenceMode.TIMING)
+    assert by_time.edges < 0.8, "the world is too easy"
+    told = score(world)
+    # A list itself names nothing: who asked for it is told by time, and by the calls behind it.
+    assert 1 - told.edges < 0.5 * (1 - by_time.edges)
+    assert told.right[told.probability >= 0.99].mean() >= 0.99
+
+
+def test_rows_that_all_answers_have_say_nothing():
+    world = _loops_over_rows(seed=32, rate_per_s=60, seconds=10, same=True)
+    by_time, told = score(world, EvidenceMode.TIMING), score(world)
+    assert abs(told.edges - by_time.edges) < 0.03
+    assert abs(told.probability.mean() - told.right.mean()) < 0.03
+
+
 def _connection_for_each_request(seed: int, own: bool) -> World:
     """Look-alike statements, a dozen requests in flight; `own`: each opens a connection of its own."""
     draw = random.Random(seed)

@@ -23,7 +23,7 @@ def _match(world: Simulation, mode: EvidenceMode = EvidenceMode.NOIDS, **options
     calls = world.tables["calls"]
     parents = np.flatnonzero(calls["server_node"] == APP)
     children = np.flatnonzero(calls["server_node"] == DB)
-    return match_node(calls, parents, children, TokenIndex.build(world.tables["evidence"], mode), **options)
+    return match_node(calls, parents, children, *TokenIndex.build(world.tables["evidence"], mode), **options)
 
 
 def _accuracy(world: Simulation, made: Matched) -> float:
@@ -71,6 +71,9 @@ def _rows(times: list[int], ends: list[int]) -> dict[str, NDArray[np.generic]]:
         "token_offset": np.zeros(count + 1, dtype=np.int64),
         "token_slot": np.zeros(0, dtype=np.uint32),
         "token_hash": np.zeros(0, dtype=np.uint64),
+        "result_offset": np.zeros(count + 1, dtype=np.int64),
+        "result_slot": np.zeros(0, dtype=np.uint32),
+        "result_hash": np.zeros(0, dtype=np.uint64),
     }
 
 

@@ -113,6 +113,9 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     out.log_fresh = static_cast<float>(std::log(1 - used));
 
     out.gaps = gap_table(a, previous_cls, next_cls, load);
+    if (previous_cls < problem_.children.n_classes && !ends(next_cls)) {
+        out.carried = carried_.ratios(previous_cls, next_cls);
+    }
     // Where calls follow one another, the few that overlap are mistakes, which must not vouch for each other.
     if (ends(next_cls) || !fan_out_.fans_out(a)) return out;
     Histogram counts{};

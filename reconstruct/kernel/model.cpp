@@ -12,6 +12,7 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
       candidates_(candidates),
       affinity_(affinity),
       fan_out_(problem),
+      carried_(problem),
       pool_wait_(problem, order_) {
     const auto n = static_cast<std::size_t>(n_states());
     from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
@@ -48,6 +49,7 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
     for (const auto& child : child_) {
         if (child.before_on_conn != kNone) child_[child.before_on_conn].used_again = child.begin;
     }
+    carried_.bind();
     bind_waits();
     work_clock_.bind(problem_);
     read_clock();
@@ -251,6 +253,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
     hold_.finish();
+    carried_.estimate(candidates_, parent_of, keep);
     hand_over_.estimate(problem_, candidates_, parent_of, keep);
     idle_order_.estimate(problem_, candidates_, parent_of, keep);
     ranked_by_ = parent_of;

@@ -21,6 +21,7 @@
 #include <limits>
 #include <vector>
 
+#include "carried.hpp"
 #include "content.hpp"
 #include "fan_out.hpp"
 #include "gaps.hpp"
@@ -142,6 +143,7 @@ private:
         float serial_stays = 0, serial_leaves = 0;
         float log_fresh = 0, log_used = 0;  // of a connection that is not kept: new, or used by others before
         std::int32_t gaps = kNone, parallel_gaps = kNone;  // indices into gap_tables_, parallel_tables_
+        Carried::Ratios carried;
     };
     const Histogram& density(const Cell& cell, bool parallel) const noexcept {
         const auto table = parallel ? cell.parallel_gaps : cell.gaps;
@@ -205,6 +207,7 @@ private:
             }
             if (child.before_on_conn == previous) {
                 out.rest = c.serial_stays;
+                if (c.carried) out.rest += carried_.evidence(c.carried, previous, next);
                 return out;
             }
             out.rest = c.serial_leaves + hold_.evidence(before.used_again <
@@ -214,6 +217,7 @@ private:
             out.rest = c.log_p + c.log_parallel;
         }
         out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used - child.log_idle;
+        if (c.carried) out.rest += carried_.evidence(c.carried, previous, next);
         return out;
     }
     Parts any_parts(std::int32_t p, const Tip& tip, std::int32_t next) const;
@@ -281,6 +285,7 @@ private:
     StartOrder order_;
     HandOver hand_over_;
     Hold hold_;
+    Carried carried_;
     IdleOrder idle_order_;
     PoolWait pool_wait_;
     WorkClock work_clock_;

@@ -33,9 +33,10 @@ py::array_t<T> array_of(std::vector<T> values) {
     return py::array_t<T>(static_cast<py::ssize_t>(kept->size()), kept->data(), owner);
 }
 
-Tokens tokens(const py::dict& table) {
-    return {column<std::int64_t>(table, "token_offset"), column<std::uint32_t>(table, "token_slot"),
-            column<std::uint64_t>(table, "token_hash")};
+Tokens tokens(const py::dict& table, const std::string& name = "token") {
+    return {column<std::int64_t>(table, (name + "_offset").c_str()),
+            column<std::uint32_t>(table, (name + "_slot").c_str()),
+            column<std::uint64_t>(table, (name + "_hash").c_str())};
 }
 
 void same_length(std::size_t got, std::size_t expected, const char* what) {
@@ -100,10 +101,12 @@ public:
         c.response_begin = column<std::int64_t>(children, "response_begin");
         c.end = column<std::int64_t>(children, "end");
         c.tokens = tokens(children);
+        c.results = tokens(children, "result");
         for (const auto length : {c.conn.size(), c.begin.size(), c.response_begin.size(), c.end.size()}) {
             same_length(length, c.cls.size(), "a column of children");
         }
         same_length(c.tokens.offset.size(), c.cls.size() + 1, "token_offset of children");
+        same_length(c.results.offset.size(), c.cls.size() + 1, "result_offset of children");
         ordered(p.arrive, latest_arrive_, "parents");
         ordered(c.begin, latest_begin_, "children");
         stream_.push(p, c);
@@ -173,7 +176,8 @@ PYBIND11_MODULE(_kernel, module) {
             "parents: dict of columns cls, conn i64 (any numbers), arrive, request_end, response_begin, "
             "depart\n"
             "i64 ns (depart -1: not answered), token_offset i64 (n+1), token_slot u32, token_hash u64.\n"
-            "children: cls, conn i64, begin, response_begin, end i64 ns, token_*.\n"
+            "children: cls, conn i64, begin, response_begin, end i64 ns, token_*, and result_* of the "
+            "answers.\n"
             "ValueError when rows are out of order or columns differ in length, TypeError for another dtype.")
         .def("advance", &Stream::advance, py::arg("now"),
              "All rows that begin before `now` (ns) were pushed: matches what this decides.")

@@ -42,6 +42,7 @@ struct Children {                        // sorted by begin
     std::span<const Time> response_begin,
         end;  // first and last byte of the response; of the request when unanswered
     Tokens tokens;
+    Tokens results;  // values in the answers
     std::int32_t n_classes = 0;
     // Previous child on the same connection, or kNone; when empty, as the other rows tell.
     std::span<const std::int32_t> before_on_conn{};

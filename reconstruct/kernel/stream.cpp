@@ -101,20 +101,21 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
     append(child_response_begin_, children.response_begin);
     append(end_, children.end);
     child_tokens_.append(children.tokens);
+    child_results_.append(children.results);
     measure();
 }
 
 void NodeStream::measure() {
     std::size_t bytes = bytes_of(decided_.parent) * 4;
-    for (const auto* column :
-         {&arrive_, &request_end_, &response_begin_, &depart_, &begin_, &child_response_begin_, &end_,
-          &parent_row_, &child_conn_, &parent_tokens_.offset, &child_tokens_.offset}) {
+    for (const auto* column : {&arrive_, &request_end_, &response_begin_, &depart_, &begin_,
+                               &child_response_begin_, &end_, &parent_row_, &child_conn_,
+                               &parent_tokens_.offset, &child_tokens_.offset, &child_results_.offset}) {
         bytes += bytes_of(*column);
     }
     bytes += bytes_of(old_connections_);
     for (const auto* column : {&parent_cls_, &child_cls_, &decided_parent_}) bytes += bytes_of(*column);
     bytes += bytes_of(answered_);
-    for (const auto* tokens : {&parent_tokens_, &child_tokens_}) {
+    for (const auto* tokens : {&parent_tokens_, &child_tokens_, &child_results_}) {
         bytes += bytes_of(tokens->slot) + bytes_of(tokens->hash);
     }
     counters_.kept_bytes = bytes;
@@ -312,6 +313,7 @@ void NodeStream::match(const Border& border) {
     problem.children.response_begin = first(child_response_begin_, border.end);
     problem.children.end = first(end_, border.end);
     problem.children.tokens = child_tokens_.view();
+    problem.children.results = child_results_.view();
     problem.children.n_classes = capacity_children_;
     problem.decided_parent = decided_parent_;
     problem.settled = border.settled;
@@ -370,6 +372,7 @@ void NodeStream::compact(const Border& border, const std::vector<std::int32_t>& 
     keep_rows(child_conn_, children);
     for (auto* column : {&begin_, &child_response_begin_, &end_}) keep_rows(*column, children);
     child_tokens_.keep(children);
+    child_results_.keep(children);
 }
 
 }  // namespace tapscope::match

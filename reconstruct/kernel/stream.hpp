@@ -45,6 +45,7 @@ struct ChildRows {
     std::span<const std::int64_t> cls, conn;
     std::span<const Time> begin, response_begin, end;
     Tokens tokens;
+    Tokens results;  // values in the answers
 };
 
 // Links of consecutive children, in the order in which they were pushed. Parents are numbered as they were pushed.
@@ -123,7 +124,7 @@ private:
     std::vector<Time> arrive_, request_end_, response_begin_, depart_;
     std::vector<Time> begin_, child_response_begin_, end_;
     std::vector<std::uint8_t> answered_;
-    TokenColumns parent_tokens_, child_tokens_;
+    TokenColumns parent_tokens_, child_tokens_, child_results_;
     std::vector<std::int32_t> decided_parent_;
     struct LastUse {
         std::int64_t conn = 0;

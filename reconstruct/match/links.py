@@ -36,7 +36,7 @@ def links(
     if len(out["child"]) == 0:
         return out, counters
     calls = {**calls, "conn": lent_connections(calls, evidence)}
-    tokens = TokenIndex.build(evidence, mode)
+    tokens, results = TokenIndex.build(evidence, mode)
     begin_ns = int(calls["arrive_ns"].min())
     serving = np.unique(calls["server_node"])
     for done, node in enumerate(serving):
@@ -46,7 +46,7 @@ def links(
             continue
         if made is not None:
             begin_ns = min(int(calls["arrive_ns"][parents].min()), int(made["arrive_ns"][children].min()))
-        answer = match_node(calls, parents, children, tokens, made)
+        answer = match_node(calls, parents, children, tokens, results, made)
         at = answer.child
         out["parent"][at] = answer.parent
         out["probability"][at] = answer.probability

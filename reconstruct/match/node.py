@@ -20,17 +20,27 @@ _CHUNK = 65_536
 
 @dataclass
 class TokenIndex:
-    """Content tokens of request messages that the evidence mode allows, grouped by message."""
+    """Content tokens of messages that the evidence mode allows, grouped by message."""
 
     message: NDArray[np.int64]
     slot: NDArray[np.uint32]
     hash: NDArray[np.uint64]
 
     @classmethod
-    def build(cls, evidence: Table, mode: EvidenceMode) -> TokenIndex:
-        """Select by `--evidence`: timing has no tokens, noids none that look like propagated ids."""
+    def build(cls, evidence: Table, mode: EvidenceMode) -> tuple[TokenIndex, TokenIndex]:
+        """What requests say, and what answers say that some request says, too.
+
+        Selected by `--evidence`: timing has no tokens, noids none that look like propagated ids.
+        """
         kind = evidence["kind"] & np.uint8(ID_LIKE - 1)
-        keep = (kind != TokenKind.RESULT) & (mode != EvidenceMode.TIMING)
+        asked = cls._of(evidence, mode, kind != TokenKind.RESULT)
+        repeated = np.isin(evidence["hash"], asked.hash) & (kind == TokenKind.RESULT)
+        return asked, cls._of(evidence, mode, repeated)
+
+    @classmethod
+    def _of(cls, evidence: Table, mode: EvidenceMode, wanted: NDArray[np.bool_]) -> TokenIndex:
+        kind = evidence["kind"] & np.uint8(ID_LIKE - 1)
+        keep = wanted & (mode != EvidenceMode.TIMING)
         if mode == EvidenceMode.NOIDS:
             keep &= (evidence["kind"] & ID_LIKE) == 0
         rows = np.flatnonzero(keep)
@@ -42,14 +52,14 @@ class TokenIndex:
         slot = evidence["slot"][rows] * np.uint32(16) + group
         return cls(evidence["message"][rows], slot, evidence["hash"][rows])
 
-    def of(self, messages: NDArray[np.int64]) -> dict[str, NDArray[np.generic]]:
-        """CSR columns token_offset, token_slot, token_hash of the messages; at most 64 tokens each."""
+    def of(self, messages: NDArray[np.int64], name: str = "token") -> dict[str, NDArray[np.generic]]:
+        """CSR columns NAME_offset, NAME_slot, NAME_hash of the messages; at most 64 tokens each."""
         begin = np.searchsorted(self.message, messages, side="left")
         count = np.minimum(np.searchsorted(self.message, messages, side="right") - begin, _MAX_TOKENS)
         offset = np.zeros(len(messages) + 1, dtype=np.int64)
         np.cumsum(count, out=offset[1:])
         rows = np.repeat(begin - offset[:-1], count) + np.arange(offset[-1])
-        return {"token_offset": offset, "token_slot": self.slot[rows], "token_hash": self.hash[rows]}
+        return {f"{name}_offset": offset, f"{name}_slot": self.slot[rows], f"{name}_hash": self.hash[rows]}
 
 
 @dataclass
@@ -69,6 +79,7 @@ def match_node(
     parents: NDArray[np.int64],
     children: NDArray[np.int64],
     tokens: TokenIndex,
+    results: TokenIndex,
     made: Table | None = None,
     *,
     chunk: int = _CHUNK,
@@ -97,7 +108,7 @@ def match_node(
         to_child = last - to_parent
         stream.push(
             _parent_columns(calls, parents[at_parent:to_parent], tokens, base),
-            _child_columns(calls, made, children[at_child:to_child], tokens, base, early),
+            _child_columns(calls, made, children[at_child:to_child], tokens, results, base, early),
         )
         at_parent, at_child = to_parent, to_child
         if last < total:
@@ -143,7 +154,13 @@ def _parent_columns(calls: Table, rows: NDArray[np.int64], tokens: TokenIndex, b
 
 
 def _child_columns(
-    calls: Table, made: Table, rows: NDArray[np.int64], tokens: TokenIndex, base: int, early: bool
+    calls: Table,
+    made: Table,
+    rows: NDArray[np.int64],
+    tokens: TokenIndex,
+    results: TokenIndex,
+    base: int,
+    early: bool,
 ) -> Table:
     answered = made["depart_ns"][rows] >= 0
     asked = made["request_end_ns"][rows]
@@ -155,6 +172,7 @@ def _child_columns(
         "response_begin": np.where(answered, answer_due, asked) - base,
         "end": np.where(answered, made["depart_ns"][rows], asked) - base,
         **tokens.of(calls["request"][rows]),
+        **results.of(calls["response"][rows], "result"),
     }
 
 

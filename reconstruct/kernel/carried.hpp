@@ -1,0 +1,89 @@
+// Values that answers carry over to later calls of the same request: the id of a row that one statement returned, and
+// that the next statements ask for.
+//
+// A call that holds such a value was made by whoever holds the answer that it came from. Steps of chains tell it: a
+// chain may go on with the call if its latest call has the value in its answer, or goes back to an answer that has it,
+// over as many calls as it takes. So the calls of a loop over the rows of a result are one family, and a step between two
+// families counts against it. How often it is so is a habit of a pair of classes, learned as others are, from the steps
+// of an assignment against those that other candidates would have made. What the request itself names is left to
+// content.hpp, and a value that no answer had says nothing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "habit.hpp"
+#include "key_map.hpp"
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+class Carried {
+public:
+    explicit Carried(const Problem& problem) : problem_(problem) {}
+
+    // The rows have been replaced.
+    void bind();
+
+    // Counts of before weigh `keep` (0: forgotten).
+    void estimate(const Candidates& candidates, const std::vector<std::int32_t>& parent_of, double keep);
+
+    // What a step between calls of these classes says when the chain holds a value of the next one, and when not; both 0
+    // without a habit.
+    struct Ratios {
+        float lacks = 0, holds = 0;
+        explicit operator bool() const noexcept { return lacks != 0 || holds != 0; }
+    };
+    Ratios ratios(std::int32_t previous_cls, std::int32_t next_cls) const noexcept;
+
+    // Log ratio of the step from one call to another, if their classes say this.
+    float evidence(const Ratios& ratios, std::int32_t previous, std::int32_t next) const noexcept {
+        const auto from = sources(next);
+        if (from.empty()) return 0.0f;
+        return holds(previous, from) ? ratios.holds : ratios.lacks;
+    }
+
+private:
+    struct Lists {  // CSR
+        std::vector<std::int32_t> offset{0}, item;
+        void clear() {
+            offset.assign(1, 0);
+            item.clear();
+        }
+        void close() { offset.push_back(static_cast<std::int32_t>(item.size())); }
+        std::span<const std::int32_t> of(std::int32_t row) const noexcept {
+            const auto at = static_cast<std::size_t>(row);
+            if (at + 1 >= offset.size()) return {};
+            return {item.data() + offset[at], static_cast<std::size_t>(offset[at + 1] - offset[at])};
+        }
+    };
+
+    std::span<const std::int32_t> sources(std::int32_t c) const noexcept { return sources_.of(c); }
+    bool holds(std::int32_t c, std::span<const std::int32_t> from) const noexcept;
+    static std::uint64_t place(std::int32_t cls, std::uint32_t slot) noexcept {
+        return static_cast<std::uint64_t>(cls) << 32 | slot;
+    }
+    static std::uint64_t pair(std::int32_t previous_cls, std::int32_t next_cls) noexcept {
+        return (static_cast<std::uint64_t>(previous_cls) + 1) << 32 | static_cast<std::uint32_t>(next_cls);
+    }
+    void find_sources();
+    bool find_copied(const std::vector<std::int32_t>& parent_of, double keep);
+
+    const Problem& problem_;
+    Lists sources_;  // by child: the latest calls before it whose answers had one of its values
+    Lists lineage_;  // by child: itself, its sources, theirs, and so on
+    struct Copies {
+        double copied = 0, all = 0;
+    };
+    std::unordered_map<std::uint64_t, Copies> copies_;  // by class and slot of children
+    std::unordered_set<std::uint64_t> copied_;          // those that requests name themselves
+    int rounds_ = 4;  // of the first stretch, after which these stay what they are
+    KeyMap pairs_;
+    std::vector<Habit<2>> habits_;  // by pair of classes: lacks, holds
+    std::vector<Ratios> ratios_;
+};
+
+}  // namespace tapscope::match

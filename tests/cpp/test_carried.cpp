@@ -1,0 +1,110 @@
+// Values that answers carry over: learned where loops ask for the rows of a result, and not where they do not.
+#include "carried.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "expect.hpp"
+
+using namespace tapscope::match;
+using tapscope::test::expect;
+using tapscope::test::failures;
+
+namespace {
+
+constexpr std::int32_t kList = 0, kRow = 1;
+constexpr Time kMicrosecond = 1000;
+
+// Pairs of requests at the same time. Each asks for a list and then for two of its rows by an id that only the list's
+// answer had; `strange`: by an id that nobody has told, or one that all lists tell.
+struct World {
+    enum Kind : std::uint8_t { own, untold, everybodys };
+    std::vector<std::int32_t> cls, conn, parent_of, parent_cls;
+    std::vector<Time> begin, end, arrive;
+    std::vector<std::int64_t> token_offset{0}, result_offset{0}, parent_offset{0};
+    std::vector<std::uint32_t> token_slot, result_slot;
+    std::vector<std::uint64_t> token_hash, result_hash;
+    Candidates candidates;
+    Problem problem;
+
+    World(int pairs, Kind kind) {
+        candidates.offset.push_back(0);
+        for (int i = 0; i < pairs; ++i) {
+            const Time at = i * 100 * kMicrosecond;
+            for (const int step : {0, 1, 2}) {
+                for (const int side : {0, 1})
+                    add(2 * i, side, step, at + (2 * step + side) * 5 * kMicrosecond, kind);
+            }
+            for (int side = 0; side < 2; ++side) {
+                arrive.push_back(at);
+                parent_cls.push_back(0);
+                parent_offset.push_back(0);
+            }
+        }
+        problem.parents.cls = parent_cls;
+        problem.parents.arrive = arrive;
+        problem.parents.tokens.offset = parent_offset;
+        problem.children.cls = cls;
+        problem.children.conn = conn;
+        problem.children.begin = begin;
+        problem.children.end = end;
+        problem.children.tokens = {token_offset, token_slot, token_hash};
+        problem.children.results = {result_offset, result_slot, result_hash};
+        problem.children.n_classes = 2;
+    }
+
+    void add(int first, int side, int step, Time at, Kind kind) {
+        const auto p = first + side;
+        cls.push_back(step == 0 ? kList : kRow);
+        conn.push_back(side);
+        parent_of.push_back(p);
+        begin.push_back(at);
+        end.push_back(at + 2 * kMicrosecond);
+        const auto id = [&](int row) {
+            return static_cast<std::uint64_t>(kind == everybodys ? row : 10 * p + row);
+        };
+        if (step > 0) {
+            token_slot.push_back(1);
+            token_hash.push_back(kind == untold ? 1'000'000 + id(step) : id(step));
+        } else {
+            for (const int row : {1, 2}) {
+                result_slot.push_back(0);
+                result_hash.push_back(id(row));
+            }
+        }
+        token_offset.push_back(static_cast<std::int64_t>(token_hash.size()));
+        result_offset.push_back(static_cast<std::int64_t>(result_hash.size()));
+        for (const int side_of : {0, 1}) candidates.parent.push_back(first + side_of);
+        candidates.offset.push_back(static_cast<std::int64_t>(candidates.parent.size()));
+    }
+};
+
+}  // namespace
+
+int main() {
+    const World loops(300, World::own), untold(300, World::untold), same(300, World::everybodys);
+    Carried carried(loops.problem);
+    carried.bind();
+    carried.estimate(loops.candidates, loops.parent_of, 0.0);
+    const auto begins = carried.ratios(kList, kRow), goes_on = carried.ratios(kRow, kRow);
+    expect(begins.holds > 0.3f && begins.lacks < -2.0f, "a row is asked for by who has the list");
+    expect(goes_on.holds > 0.5f && goes_on.lacks < -2.0f, "and so is the next one, behind the first");
+    expect(!carried.ratios(kRow, kList), "lists are asked for by anybody");
+    // The lists of the first two requests are 0 and 1, their first rows 2 and 3, their second ones 4 and 5.
+    expect(carried.evidence(goes_on, 2, 4) > 0, "both rows go back to one list");
+    expect(carried.evidence(goes_on, 3, 4) < 0, "these go back to two");
+
+    Carried unknown(untold.problem);
+    unknown.bind();
+    unknown.estimate(untold.candidates, untold.parent_of, 0.0);
+    expect(!unknown.ratios(kList, kRow), "what no answer had says nothing");
+
+    Carried equal(same.problem);
+    equal.bind();
+    equal.estimate(same.candidates, same.parent_of, 0.0);
+    expect(std::abs(equal.ratios(kList, kRow).holds) < 0.3f, "nor does what all answers have");
+    std::printf("carried: %d differences\n", failures);
+    return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
