@@ -32,23 +32,20 @@ class TokenIndex:
 
         Selected by `--evidence`: timing has no tokens, noids none that look like propagated ids.
         """
-        kind = evidence["kind"] & np.uint8(ID_LIKE - 1)
-        asked = cls._of(evidence, mode, kind != TokenKind.RESULT)
-        repeated = np.isin(evidence["hash"], asked.hash) & (kind == TokenKind.RESULT)
-        return asked, cls._of(evidence, mode, repeated)
+        allowed = np.full(len(evidence["kind"]), mode != EvidenceMode.TIMING)
+        if mode == EvidenceMode.NOIDS:
+            allowed &= (evidence["kind"] & ID_LIKE) == 0
+        answers = (evidence["kind"] & np.uint8(ID_LIKE - 1)) == TokenKind.RESULT
+        asked = cls._of(evidence, np.flatnonzero(allowed & ~answers))
+        rows = np.flatnonzero(allowed & answers)
+        return asked, cls._of(evidence, rows[np.isin(evidence["hash"][rows], asked.hash)])
 
     @classmethod
-    def _of(cls, evidence: Table, mode: EvidenceMode, wanted: NDArray[np.bool_]) -> TokenIndex:
-        kind = evidence["kind"] & np.uint8(ID_LIKE - 1)
-        keep = wanted & (mode != EvidenceMode.TIMING)
-        if mode == EvidenceMode.NOIDS:
-            keep &= (evidence["kind"] & ID_LIKE) == 0
-        rows = np.flatnonzero(keep)
+    def _of(cls, evidence: Table, rows: NDArray[np.int64]) -> TokenIndex:
         rows = rows[np.argsort(evidence["message"][rows], kind="stable")]
+        kind = evidence["kind"][rows] & np.uint8(ID_LIKE - 1)
         # Slots of different kinds differ, but 42 is one value whether or not its slot also takes words.
-        group = np.where(np.isin(kind[rows], _SAME_AS_TEXT), int(TokenKind.TEXT), kind[rows]).astype(
-            np.uint32
-        )
+        group = np.where(np.isin(kind, _SAME_AS_TEXT), int(TokenKind.TEXT), kind).astype(np.uint32)
         slot = evidence["slot"][rows] * np.uint32(16) + group
         return cls(evidence["message"][rows], slot, evidence["hash"][rows])
 
