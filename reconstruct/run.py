@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tapscope.capture import CaptureTables
-from tapscope.reconstruct import pair, topology, traces
+from tapscope.reconstruct import pair, topology, traces, unseen
 from tapscope.reconstruct.match.links import links, unmatched
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table, check
@@ -56,16 +56,22 @@ def trace(
         pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses
     )
     if mode is None:
-        return assemble(found, unmatched(found.calls), {})
+        return assemble(found, unmatched(found.calls), {}, tables)
     made, counters = links(
         found.calls, tables.evidence, mode, min_probability=min_probability, progress=progress
     )
-    return assemble(found, made, counters)
+    return assemble(found, made, counters, tables)
 
 
-def assemble(found: topology.Topology, made: Table, counters: dict[str, int]) -> Reconstruction:
-    """Trees of the links `made`, and every table checked."""
-    trees, tree_calls = traces.traces(found.calls, made)
+def assemble(
+    found: topology.Topology, made: Table, counters: dict[str, int], tables: CaptureTables
+) -> Reconstruction:
+    """Trees of the links `made`, marked where the tap lost something of them, and every table checked."""
+    lost = unseen.find(tables.connections, tables.messages, found)
+    made["kind"][unseen.without_parent(lost, found.calls, made)] = LinkKind.UNKNOWN
+    lacking = unseen.may_lack(lost, found.calls, made)
+    counters = counters | {"match.calls_not_seen": len(lost)}
+    trees, tree_calls = traces.traces(found.calls, made, lacking=lacking)
     for name, table in (("calls", found.calls), ("nodes", found.nodes), ("links", made), ("traces", trees)):
         check(name, {column: np.asarray(values) for column, values in table.items()})
     check("trace_calls", tree_calls)

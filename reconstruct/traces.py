@@ -11,12 +11,18 @@ from tapscope.store.tables import Table
 _TOUCHED = CallFlag.UNANSWERED | CallFlag.LOST_RESPONSE | CallFlag.INCOMPLETE | CallFlag.CLIPPED
 
 
-def traces(calls: Table, links: Table, made: Table | None = None) -> tuple[Table, Table]:
+def traces(
+    calls: Table, links: Table, made: Table | None = None, *, lacking: NDArray[np.bool_] | None = None
+) -> tuple[Table, Table]:
     """Traces (one per root call of an entry tier, and per call whose parent is unknown) and their calls.
 
     The probability of a trace is the product over its parents of their least certain child: the children of
     one parent are right or wrong together more often than not, those of different parents are taken as
-    independent. `made`: times of the calls by their callers' clocks, where those are not the one of `calls`.
+    independent. A call of unknown parent is a child, too, of its runner-up: a parent that was not given it is
+    right as far as it is not that one's.
+
+    `made`: times of the calls by their callers' clocks, where those are not the one of `calls`. `lacking`:
+    calls that may have made one that the tap lost.
     """
     n = len(calls["arrive_ns"])
     parent = links["parent"]
@@ -30,9 +36,16 @@ def traces(calls: Table, links: Table, made: Table | None = None) -> tuple[Table
     least = np.ones(n)
     linked = ~is_root
     np.minimum.at(least, parent[linked], links["probability"][linked])
+    held_back = (links["kind"] == LinkKind.UNKNOWN) & (links["runner_up"] >= 0)
+    likely = links["runner_up_probability"]
+    np.minimum.at(least, links["runner_up"][held_back], 1.0 - likely[held_back])
     log_probability = np.bincount(trace, weights=np.log(np.maximum(least, 1e-300)), minlength=len(root_rows))
     own = np.where(links["kind"][root_rows] == LinkKind.ROOT, 1.0, 0.0)
-    touched = np.bincount(trace, weights=(calls["flags"] & _TOUCHED) != 0, minlength=len(root_rows)) > 0
+    touches = (calls["flags"] & _TOUCHED) != 0
+    touches[links["runner_up"][held_back & (likely >= 0.5)]] = True
+    if lacking is not None:
+        touches |= lacking
+    touched = np.bincount(trace, weights=touches, minlength=len(root_rows)) > 0
 
     return (
         {

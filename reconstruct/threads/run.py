@@ -49,7 +49,7 @@ def trace(
     if match_rest is not None:
         matched, more = match(found.calls, tables.evidence, match_rest, min_probability=min_probability)
         counters |= more | {"threads.matched_instead": _fill(links, matched)}
-    return ThreadTraces(assemble(found, links, counters), told.refused)
+    return ThreadTraces(assemble(found, links, counters, tables), told.refused)
 
 
 def _fill(links: Table, matched: Table) -> int:
