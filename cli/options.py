@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,49 @@ PORT_MAP = click.option(
     metavar="PORT=PROTOCOL,...",
     help="Protocol of ports that are not recognised: " + ", ".join(PortMap.protocols) + ".",
 )
+
+
+class Addresses(click.ParamType):  # type: ignore[type-arg]  # older click has no argument here
+    """ADDRESS,ADDRESS,...: addresses of one server; tuple of at least two texts as tables have them."""
+
+    name = "addresses"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        found = []
+        for text in value.split(","):
+            try:
+                found.append(str(ipaddress.ip_address(text.strip())))
+            except ValueError:
+                self.fail(f"{text.strip()!r} is no IP address.", param, ctx)
+        if len(set(found)) < 2:
+            self.fail("name at least two addresses, with a comma between them.", param, ctx)
+        return tuple(found)
+
+
+SAME_NODE = click.option(
+    "--same-node",
+    "same_nodes",
+    type=Addresses(),
+    multiple=True,
+    metavar="ADDRESS,ADDRESS[,...]",
+    help="These addresses are one server: it is called by one and calls by another (several network cards, "
+    "a load balancer, translated addresses). May be given several times.",
+)
+
+
+class Number(click.FloatRange):
+    """A number within bounds. Unlike that of click, it takes no `nan`, which is outside of none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return number
+
 
 TLS_KEYLOG_WAIT = time_option(
     "--tls-keylog-wait",

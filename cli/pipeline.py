@@ -50,6 +50,8 @@ class TraceOptions:
     """Of the servers: parents are told by them, and nothing is matched,"""
     match_rest: bool = False
     """but for what they do not tell, where this is wanted."""
+    same_nodes: tuple[tuple[str, ...], ...] = ()
+    """Groups of addresses that are one server each."""
     match: bool = True
     """False: calls are left without parents, for what needs no transactions."""
 
@@ -67,6 +69,7 @@ class TraceOptions:
             "thread_logs": [str(path) for path in self.thread_logs],
             "match_rest": self.match_rest,
             "match": self.match,
+            "same_nodes": [list(group) for group in self.same_nodes],
         }
 
 
@@ -205,6 +208,7 @@ def reconstruct(
         captured,
         options.evidence if options.match else None,
         min_probability=options.min_probability,
+        same_nodes=options.same_nodes,
         progress=told(progress, "matching calls"),
     )
     store_reconstruction(run, made, captured.connections, options)
@@ -219,7 +223,13 @@ def _by_threads(
 
     logs = log.read(options.thread_logs, progress=told(progress, "reading thread logs"))
     rest = options.evidence if options.match_rest else None
-    found = by_threads.trace(captured, logs, match_rest=rest, min_probability=options.min_probability)
+    found = by_threads.trace(
+        captured,
+        logs,
+        match_rest=rest,
+        min_probability=options.min_probability,
+        same_nodes=options.same_nodes,
+    )
     store_reconstruction(run, found.made, captured.connections, options)
     lost = sum(process.lost for process in logs.processes)
     told_of = {"logs": len(logs.processes), "records_lost": lost, "refused": found.refused}

@@ -73,7 +73,7 @@ def summary(record: Mapping[str, Any]) -> None:
     hosts = ", ".join(record["hosts"]) or "none"
     traces = f"in {record['traces']} traces" if record["matched"] else "that were not matched"
     print(f"{record['calls']} calls {traces}; host logs of: {hosts}")
-    if expected := expected_line(record["expected"]):
+    if expected := expected_line(record["expected"], record["self_check"]):
         print(expected)
     print(loss_line(record["loss"]))
     if not record["complete"]:

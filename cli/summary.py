@@ -3,6 +3,7 @@ too much."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,11 @@ def loss_line(loss: dict[str, Any]) -> str:
     )
 
 
-def expected_line(expected: dict[str, Any] | None) -> str:
-    """What accuracy to expect, in one line; empty when the self-check said nothing."""
+def expected_line(expected: dict[str, Any] | None, checked: bool) -> str:
+    """What accuracy to expect, in one line; empty where that was not asked (`checked`)."""
     if expected is None:
-        return ""
+        unknown = "Expected right: not known; too few transactions are sure enough to be matched again"
+        return unknown if checked else ""
     sample = expected["sample"]
     text = (
         f"Expected right: {100 * expected['edges']:.1f} % of links, {100 * expected['paths']:.1f} % of whole "
@@ -155,12 +157,21 @@ def summary(run: RunFile) -> dict[str, Any]:
         "traces": run.count("traces"),
         "quality": run.meta("quality", {}),
         "expected": run.meta("expected"),
+        "self_check": "expected" in run.all_meta(),
+        "same_nodes_unseen": _unseen(run),
         "hosts": sorted({table.host for table in run.dynamic_tables()}),
         "seconds": run.meta("seconds", {}),
         "loss": loss,
         "problems": problems,
         "host_problems": [str(one) for one in misfits(run)],
     }
+
+
+def _unseen(run: RunFile) -> list[str]:
+    """Addresses of --same-node that nobody had."""
+    known = set(run.addresses())
+    named = itertools.chain.from_iterable(run.meta("options", {}).get("same_nodes", []))
+    return sorted(set(named) - known)
 
 
 def exit_code(record: dict[str, Any]) -> ExitCode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,13 +48,14 @@ def trace(
     mode: EvidenceMode | None = EvidenceMode.ALL,
     *,
     min_probability: float = 0.0,
+    same_nodes: Sequence[Sequence[str]] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Reconstruction:
     """Rebuild calls, links and traces from captured messages. `progress(done, total)` counts nodes. Without a
-    `mode` nothing is matched: calls whose client serves others are of unknown origin."""
-    found = topology.find(
-        pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses
-    )
+    `mode` nothing is matched: calls whose client serves others are of unknown origin. `same_nodes`: groups of
+    addresses that are one server each."""
+    calls = pair.calls(tables.connections, tables.messages)
+    found = topology.find(calls, tables.connections, tables.addresses, same_nodes)
     if mode is None:
         return assemble(found, unmatched(found.calls), {}, tables)
     made, counters = links(
@@ -76,5 +77,5 @@ def assemble(
         check(name, {column: np.asarray(values) for column, values in table.items()})
     check("trace_calls", tree_calls)
     return Reconstruction(
-        found.calls, found.nodes, found.names, made, trees, tree_calls, found.edges(), counters
+        found.calls, found.nodes, found.names, made, trees, tree_calls, topology.edges(found.calls), counters
     )

@@ -117,7 +117,7 @@ def trace(
     check("traces", trees)
     check("trace_calls", tree_calls)
     nodes = _nodes(calls, len(given.addresses))
-    edges = topology.Topology(nodes, given.addresses, calls).edges() if len(calls["conn"]) else []
+    edges = topology.edges(calls) if len(calls["conn"]) else []
     return Reconstruction(calls, nodes, given.addresses, found, trees, tree_calls, edges, counters)
 
 

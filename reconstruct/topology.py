@@ -3,10 +3,14 @@
 One address is one node, whatever it listens on, unless it is seen to call itself or serves a database beside
 a web protocol: then (as on a loopback capture) every listener is a node of its own, and the caller of each
 connection is the node whose calls contain the calls of that connection.
+
+A server that is called by one address and calls by another one (several network cards, a load balancer, a
+translated address) looks like two nodes: who knows better says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,20 +37,29 @@ class Topology:
     nodes: Table
     names: list[str]
     calls: Table
-
-    def edges(self) -> list[tuple[int, int, int]]:
-        """(caller node, called node, number of calls), busiest first."""
-        pair = self.calls["client_node"].astype(np.int64) << 32 | self.calls["server_node"]
-        value, count = np.unique(pair, return_counts=True)
-        order = np.argsort(-count, kind="stable")
-        return [(int(value[i] >> 32), int(value[i] & 0xFFFFFFFF), int(count[i])) for i in order]
+    address: NDArray[np.int32]
+    """By row of the address list: the row of its node's address, itself where nothing else was said."""
 
 
-def find(calls: Table, connections: Table, addresses: list[str]) -> Topology:
-    """Fill `client_node` and `server_node` of the calls, and describe the nodes (METHOD section 1)."""
+def edges(calls: Table) -> list[tuple[int, int, int]]:
+    """(caller node, called node, number of calls), busiest first."""
+    pair = calls["client_node"].astype(np.int64) << 32 | calls["server_node"]
+    value, count = np.unique(pair, return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    return [(int(value[i] >> 32), int(value[i] & 0xFFFFFFFF), int(count[i])) for i in order]
+
+
+def find(
+    calls: Table, connections: Table, addresses: list[str], same: Sequence[Sequence[str]] = ()
+) -> Topology:
+    """Fill `client_node` and `server_node` of the calls, and describe the nodes (METHOD section 1).
+
+    same : groups of addresses that are one server each; its node is called like the first one that is there.
+    """
     conn = calls["conn"]
-    server_addr = connections["server_addr"][conn]
-    client_addr = connections["client_addr"][conn]
+    address = _stands_for(addresses, same)
+    server_addr = address[connections["server_addr"][conn]]
+    client_addr = address[connections["client_addr"][conn]]
     port = connections["server_port"][conn]
     split = _split_addresses(server_addr, client_addr, calls["protocol"])
     node_port = np.where(np.isin(server_addr, split), port, 0).astype(np.int64)
@@ -99,7 +112,16 @@ def find(calls: Table, connections: Table, addresses: list[str]) -> Topology:
         if n >= len(served) and int(nodes["addr"][n]) in node_addr:
             name = f"{name} (clients)"
         names.append(name)
-    return Topology(nodes=nodes, names=names, calls=calls)
+    return Topology(nodes=nodes, names=names, calls=calls, address=address)
+
+
+def _stands_for(addresses: list[str], same: Sequence[Sequence[str]]) -> NDArray[np.int32]:
+    place = {text: row for row, text in enumerate(addresses)}
+    out = np.arange(len(addresses), dtype=np.int32)
+    for group in same:
+        seen = [place[text] for text in group if text in place]
+        out[seen] = seen[:1]
+    return out
 
 
 def _split_addresses(

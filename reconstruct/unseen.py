@@ -125,10 +125,10 @@ def _ends(connections: Table, found: Topology) -> tuple[Ints, Ints]:
     called = np.zeros(count, dtype=np.bool_)
     called[found.calls["conn"]] = True
     for row in np.flatnonzero(~called).tolist():
-        place = int(connections["server_addr"][row])
+        place = int(found.address[connections["server_addr"][row]])
         at_port = by_place.get((place, int(connections["server_port"][row])), -1)
         server[row] = by_place.get((place, 0), at_port)
-        client[row] = by_place.get((int(connections["client_addr"][row]), 0), -1)
+        client[row] = by_place.get((int(found.address[connections["client_addr"][row]]), 0), -1)
     client[found.calls["conn"]] = found.calls["client_node"]
     server[found.calls["conn"]] = found.calls["server_node"]
     return client, server

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from capture_packets import read_pcap, write_pcap
 from cli_program import CAPTURE
 from queueing import read_of
 
@@ -89,6 +90,44 @@ def test_options_reach_the_stages_and_are_recorded(tmp_path):
         assert stored.count("evidence") > 0
         links = stored.read_table("links")
         assert (links["probability"][links["parent"] >= 0] >= 0.5).all()
+
+
+def test_a_probability_that_is_no_number_is_refused(tmp_path, capsys):
+    given = ["trace", str(CAPTURE), "-o", str(tmp_path / "run.db"), "--min-probability", "nan"]
+    assert run(given) == ExitCode.USAGE
+    assert "'nan' is no number" in capsys.readouterr().err
+    assert not (tmp_path / "run.db").exists()
+
+
+def test_servers_with_two_addresses_are_one_node_each_where_that_is_said(tmp_path, capsys):
+    """Web and application server are called by addresses in 10.0.0.0/24 and call by others in 10.1.0.0/24."""
+    called = {3316: (3, 2), 8109: (2, 1), 8091: (1, 9), 8092: (1, 9)}
+
+    def moved(frame: bytes) -> bytes:
+        source, target = (int.from_bytes(frame[at : at + 2], "big") for at in (34, 36))
+        answer = source in called
+        server, client = called[source if answer else target]
+        ends = [bytes((10, 1, 0, client)), bytes((10, 0, 0, server))]
+        return frame[:26] + b"".join(reversed(ends) if answer else ends) + frame[34:]
+
+    path = write_pcap(tmp_path / "a.pcap", [(at, moved(frame)) for at, frame in read_pcap(CAPTURE)])
+    with traced(tmp_path) as stored:
+        whole = sorted(stored.read_table("traces")["calls"].tolist())
+    with traced(tmp_path, "--force", source=path) as stored:
+        assert stored.count("traces") > len(whole)
+    same = ("--same-node", "10.0.0.1,10.1.0.1", "--same-node", "10.0.0.2, 10.1.0.2,10.2.0.2")
+    capsys.readouterr()
+    with traced(tmp_path, "--force", *same, source=path) as stored:
+        assert sorted(stored.read_table("traces")["calls"].tolist()) == whole
+        assert stored.node_names() == ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.1.0.9"]
+    assert "10.2.0.2 is in no connection" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1,10.0.0.1", "10.0.0.1,web", ""])
+def test_one_address_alone_or_a_name_is_no_node(text, tmp_path, capsys):
+    given = ["trace", str(CAPTURE), "-o", str(tmp_path / "run.db"), "--same-node", text]
+    assert run(given) == ExitCode.USAGE
+    assert "--same-node" in capsys.readouterr().err
 
 
 def test_without_matching_calls_and_loads_are_the_same_and_parents_are_open(tmp_path, capsys):

@@ -67,6 +67,27 @@ def test_hosts_become_nodes_in_the_order_of_the_tiers(three_tiers):
         assert seen == [three_tiers.addresses[n] for n in truth[side]]
 
 
+def test_addresses_of_one_server_are_one_node_where_that_is_said(three_tiers):
+    """The application server calls the database by another address than the one it is called by."""
+    connections = {name: values.copy() for name, values in three_tiers.tables["connections"].items()}
+    back = connections["server_addr"] == 3
+    connections["client_addr"][back] = 4
+    addresses = [*three_tiers.addresses, "10.78.0.12"]
+    calls, truth = three_tiers.tables["calls"], three_tiers.tables["calls"]
+    apart = topology.find(calls, connections, addresses)
+    assert len(apart.names) == 5
+    assert not np.isin(
+        apart.calls["client_node"][truth["server_node"] == 3], apart.calls["server_node"]
+    ).any()
+    same = [("10.77.0.12", "10.78.0.12"), ("10.1.1.1", "10.1.1.2")]
+    found = topology.find(calls, connections, addresses, same)
+    for side in ("client_node", "server_node"):
+        assert [found.names[n] for n in found.calls[side]] == [addresses[n] for n in truth[side]]
+    # The node is called like the first address that is there.
+    found = topology.find(calls, connections, addresses, [("10.1.1.1", "10.78.0.12", "10.77.0.12")])
+    assert {found.names[n] for n in found.calls["client_node"][truth["server_node"] == 3]} == {"10.78.0.12"}
+
+
 def test_on_loopback_listeners_become_nodes_and_nesting_tells_who_calls(three_tiers):
     connections = {name: values.copy() for name, values in three_tiers.tables["connections"].items()}
     connections["client_addr"][:] = 0

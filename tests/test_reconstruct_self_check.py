@@ -148,3 +148,8 @@ def test_a_capture_with_few_transactions_is_traced_without_an_expectation(tmp_pa
     record = json.loads(done.stdout)
     assert record["expected"] is None
     assert "self-check" in record["seconds"]
+    # It is said that nothing is known, and not when nobody asked.
+    shown = tapscope("trace", CAPTURE, "-o", tmp_path / "run.db", "--force")
+    assert "Expected right: not known" in shown.stdout
+    shown = tapscope("trace", CAPTURE, "-o", tmp_path / "run.db", "--force", "--no-self-check")
+    assert "Expected right" not in shown.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tapscope.cli.commands.testbed_run import run, testbed
-from tapscope.cli.options import JSON, path_option, set_option
+from tapscope.cli.options import JSON, Number, path_option, set_option
 from tapscope.validate.testbed.faults import KINDS, split
 from tapscope.validate.testbed.study import FACTORS
 
@@ -101,7 +101,7 @@ def _kinds(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 )
 @set_option("--repetitions", type=click.IntRange(1, 99), default=5, help="Runs of each kind.")
 @set_option("--seed", type=int, default=1, help="Seeds of the runs are made from it.")
-@set_option("--seconds", type=click.FloatRange(5), default=30.0, help="Length of each run phase.")
+@set_option("--seconds", type=Number(5), default=30.0, help="Length of each run phase.")
 @click.option("--judge-only", is_flag=True, help="Do no runs, judge those that are there.")
 @OUTPUT
 @LOCK
@@ -150,7 +150,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # older click has no 
 
 @testbed.command()
 @click.option("--users", type=Numbers(), required=True, metavar="N,N,...", help="The workloads.")
-@set_option("--seconds", type=click.FloatRange(1), default=30.0, help="Length of each run phase.")
+@set_option("--seconds", type=Number(1), default=30.0, help="Length of each run phase.")
 @set_option("--seed", type=int, default=1, help="Seed of all users' decisions.")
 @OUTPUT
 @path_option(

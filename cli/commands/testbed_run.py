@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tapscope.cli.options import choice_option, path_option, set_option
+from tapscope.cli.options import Number, choice_option, path_option, set_option
 from tapscope.validate.monitors.install import mariadb
 from tapscope.validate.testbed import faults, leftovers, packages
 from tapscope.validate.testbed import run as runner
@@ -67,20 +67,18 @@ def _listed() -> str:
     help="What is built and run, see above.",
 )
 @set_option("--users", type=click.IntRange(1), default=50, help="Emulated users.")
-@set_option("--seconds", type=click.FloatRange(1), default=30.0, help="Length of the run phase.")
+@set_option("--seconds", type=Number(1), default=30.0, help="Length of the run phase.")
 @set_option("--seed", type=int, default=1, help="Seed of all users' decisions.")
 @path_option("-o", "--output", required=True, help="New run directory.")
-@set_option(
-    "--think", "think_s", type=click.FloatRange(0), default=3.0, help="Mean think time (s), exponential."
-)
+@set_option("--think", "think_s", type=Number(0), default=3.0, help="Mean think time (s), exponential.")
 @choice_option(
     "--mix",
     MIXES,
     default="write10",
     help="browse: reads only. write10: one interaction in ten writes.",
 )
-@set_option("--warmup", "warmup_s", type=click.FloatRange(0), default=8.0, help="Seconds.")
-@set_option("--rampdown", "rampdown_s", type=click.FloatRange(0), default=2.0, help="Seconds.")
+@set_option("--warmup", "warmup_s", type=Number(0), default=8.0, help="Seconds.")
+@set_option("--rampdown", "rampdown_s", type=Number(0), default=2.0, help="Seconds.")
 @choice_option("--connector", CONNECTORS, default="mod_jk", help="How Apache talks to Tomcat.")
 @set_option("--jk-ping/--no-jk-ping", default=False, help="CPING before each AJP request.")
 @set_option("--ajp-secret/--no-ajp-secret", default=True)
@@ -113,7 +111,7 @@ def _listed() -> str:
 @set_option(
     "--burst",
     "burst_s",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=0.0,
     help="Half of the users ask at multiples of this many seconds, all at once; 0: they do not.",
 )
@@ -123,7 +121,7 @@ def _listed() -> str:
 @set_option(
     "--collect-every",
     "collect_every_s",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=0.0,
     help="Mean seconds between two full collections in Tomcat; 0: none are forced.",
 )
@@ -143,7 +141,7 @@ def _listed() -> str:
 @set_option(
     "--fault-every",
     "fault_every_s",
-    type=click.FloatRange(0.1),
+    type=Number(0.1),
     default=4.0,
     help="Mean seconds between two faults; half of them at least.",
 )

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYLOG_WAIT, time_option
+from tapscope.cli.options import (
+    JSON,
+    KEEP_TEXT,
+    PORT_MAP,
+    SAME_NODE,
+    TLS_KEYLOG,
+    TLS_KEYLOG_WAIT,
+    Number,
+    time_option,
+)
 from tapscope.cli.output import note, print_json, progress_bar
 from tapscope.store.codes import EvidenceMode
 
@@ -32,12 +41,13 @@ from tapscope.store.codes import EvidenceMode
 )
 @click.option(
     "--min-probability",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     default=0.0,
     show_default=True,
     help="Links less sure than this are stored as unknown.",
 )
 @time_option("--window", default="50ms", help="Width of the load windows.")
+@SAME_NODE
 @PORT_MAP
 @TLS_KEYLOG
 @TLS_KEYLOG_WAIT
@@ -103,6 +113,7 @@ def trace(
     evidence: str,
     min_probability: float,
     window: int,
+    same_nodes: tuple[tuple[str, ...], ...],
     port_map: dict[int, str],
     tls_keylog: Path | None,
     tls_keylog_wait_ns: int,
@@ -137,10 +148,10 @@ def trace(
 
     if bool(inputs) == bool(spans):
         raise click.UsageError("Give either INPUT (captures, a run directory) or --spans FILE.csv.")
-    if spans and (port_map or tls_keylog or follow or keep_evidence):
+    if spans and (port_map or tls_keylog or follow or keep_evidence or same_nodes):
         raise click.UsageError(
-            "A span table holds no packets: --port-map, --tls-keylog, --follow and --keep-evidence do not "
-            "apply."
+            "A span table holds no packets: --port-map, --tls-keylog, --follow, --keep-evidence and "
+            "--same-node do not apply."
         )
     if spans and thread_logs:
         raise click.UsageError("Thread logs go with packets: give either --thread-log or --spans.")
@@ -163,6 +174,7 @@ def trace(
         threads,
         thread_logs,
         match_rest,
+        same_nodes,
         match,
     )
     with progress_bar() as progress:
@@ -178,6 +190,8 @@ def trace(
         show.summary(record)
     for warning in record["loss"]["warnings"]:
         note(f"tapscope: {warning}")
+    for address in record["same_nodes_unseen"]:
+        note(f"tapscope: --same-node: {address} is in no connection.")
     for problem in record["problems"]:
         note(f"tapscope: {problem}.")
     for problem in record["host_problems"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tapscope.cli.options import JSON, RUN, path_option, set_option, time_option
+from tapscope.cli.options import JSON, RUN, Number, path_option, set_option, time_option
 from tapscope.store.errors import ExitCode, TapscopeError
 
 
@@ -43,21 +43,21 @@ from tapscope.store.errors import ExitCode, TapscopeError
 @click.option("--zone", metavar="NAME", help="Time zone of logs that name none, such as Europe/Berlin.")
 @set_option(
     "--min-r",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     default=0.99,
     help="A tier agrees from this correlation of queue lengths on.",
 )
 @set_option(
     "--max-bias",
     metavar="PERCENT",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=5.0,
     help="A tier agrees up to this bias, in percent of the mean queue length.",
 )
 @set_option(
     "--max-bias-calls",
     metavar="CALLS",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=0.05,
     help="A bias of fewer calls is none: the tier is nearly idle.",
 )
@@ -70,7 +70,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
 @set_option(
     "--min-paths",
     metavar="PERCENT",
-    type=click.FloatRange(0, 100),
+    type=Number(0, 100),
     default=0.0,
     help="Least completeness and accuracy of whole paths, where the truth is known.",
 )

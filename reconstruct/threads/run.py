@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,14 +35,15 @@ def trace(
     *,
     match_rest: EvidenceMode | None = None,
     min_probability: float = 0.0,
+    same_nodes: Sequence[Sequence[str]] = (),
 ) -> ThreadTraces:
     """Rebuild calls and traces of a capture; which call made which is told by thread logs alone.
 
     match_rest: what the logs do not tell is matched after all, with this evidence (None: it stays unknown).
+    same_nodes: groups of addresses that are one server each.
     """
-    found = topology.find(
-        pair.calls(tables.connections, tables.messages), tables.connections, tables.addresses
-    )
+    calls = pair.calls(tables.connections, tables.messages)
+    found = topology.find(calls, tables.connections, tables.addresses, same_nodes)
     ranges, counters = wire.ranges(found.calls, tables.connections, tables.messages, tables.addresses, logs)
     told = parents.find(sides(ranges, logs), logs)
     counters = {**logs.counters, **counters, **told.counters}
