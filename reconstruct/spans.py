@@ -251,7 +251,7 @@ def _cells(reader: Any, count: Any) -> Iterator[tuple[int, list[str]]]:
 
 def _add(rows: _Rows, row: list[str], places: list[int], count: Any) -> None:
     try:
-        cells = [row[place] for place in places]
+        cells = [row[place].strip() for place in places]
     except IndexError:
         raise _BadRowError("span.short_row") from None
     message_id, caller, callee, endpoint = cells[:4]

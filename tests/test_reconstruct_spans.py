@@ -112,6 +112,14 @@ def test_every_bad_row_is_counted_by_name_and_the_rest_is_kept(tmp_path):
     assert source["first_line"]["span.end_without_begin"] == 12
 
 
+def test_blanks_around_cells_are_no_part_of_them(tmp_path):
+    path = _file(tmp_path, "a , client, web, GET /, , 1000, 2000 ,", header=HEADER.replace(",", ", "))
+    read = spans.read([path])
+    assert (read.message_id, read.services, read.endpoints) == (["a"], ["client", "web"], ["GET /"])
+    assert (read.received_ns.tolist(), read.responded_ns.tolist()) == ([1_000_000], [2_000_000])
+    assert read.counters == {}
+
+
 def test_a_table_that_is_cut_gives_the_rows_up_to_there(world, tmp_path):
     path = span_sets.write(tmp_path / "a.csv.gz", span_sets.rows(world))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
