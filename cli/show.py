@@ -114,6 +114,8 @@ def stats(record: Mapping[str, Any]) -> None:
     print(loss_line(record["loss"]))
     for warning in record["loss"]["warnings"]:
         print(warning)
+    for line in record["notes"]:
+        print(f"Note: {line}.")
     for problem in record["problems"]:
         print(f"Quality: {problem}.")
     for problem in record["host_problems"]:

@@ -22,6 +22,9 @@ MISSING_LIMIT = 0.01
 UNPARSED_LIMIT = 0.05
 """Share of seen stream bytes that are in no message above which the input's quality is called low."""
 
+IDLE_LIMIT = 0.1
+"""Share of a node's calls that were made while it served nobody above which that is told."""
+
 
 def node_summary(run: RunFile) -> list[dict[str, Any]]:
     """One record per called node: calls, queue length, response time, and how well its calls are linked."""
@@ -158,7 +161,7 @@ def summary(run: RunFile) -> dict[str, Any]:
         "quality": run.meta("quality", {}),
         "expected": run.meta("expected"),
         "self_check": "expected" in run.all_meta(),
-        "same_nodes_unseen": _unseen(run),
+        "notes": [*_unseen(run), *_made_while_idle(run)],
         "hosts": sorted({table.host for table in run.dynamic_tables()}),
         "seconds": run.meta("seconds", {}),
         "loss": loss,
@@ -171,7 +174,26 @@ def _unseen(run: RunFile) -> list[str]:
     """Addresses of --same-node that nobody had."""
     known = set(run.addresses())
     named = itertools.chain.from_iterable(run.meta("options", {}).get("same_nodes", []))
-    return sorted(set(named) - known)
+    return [f"--same-node: {address} is in no connection" for address in sorted(set(named) - known)]
+
+
+def _made_while_idle(run: RunFile) -> list[str]:
+    """Nodes that made many calls while they served nobody, which are transactions of their own then."""
+    calls = run.read_table("calls", ["client_node", "server_node"])
+    root = np.zeros(len(calls["client_node"]), dtype=np.bool_)
+    links = run.read_table("links", ["child", "kind"])
+    root[links["child"][links["kind"] == LinkKind.ROOT]] = True
+    names = run.node_names()
+    told = []
+    for node in np.intersect1d(calls["client_node"], calls["server_node"]).tolist():
+        made = calls["client_node"] == node
+        alone = int((made & root).sum())
+        if alone > IDLE_LIMIT * made.sum():
+            told.append(
+                f"{alone} of {int(made.sum())} calls that {names[node]} made came while it served nobody: "
+                "background work, a server with several addresses (--same-node), or taps whose clocks differ"
+            )
+    return told
 
 
 def exit_code(record: dict[str, Any]) -> ExitCode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -99,18 +100,18 @@ def test_a_probability_that_is_no_number_is_refused(tmp_path, capsys):
     assert not (tmp_path / "run.db").exists()
 
 
-def test_servers_with_two_addresses_are_one_node_each_where_that_is_said(tmp_path, capsys):
-    """Web and application server are called by addresses in 10.0.0.0/24 and call by others in 10.1.0.0/24."""
+def on_hosts(frame: bytes, calling: int) -> bytes:
+    """A packet of the capture as if servers were hosts: called by 10.0.0.x, calling by 10.`calling`.0.x."""
     called = {3316: (3, 2), 8109: (2, 1), 8091: (1, 9), 8092: (1, 9)}
+    source, target = (int.from_bytes(frame[at : at + 2], "big") for at in (34, 36))
+    answer = source in called
+    server, client = called[source if answer else target]
+    ends = [bytes((10, calling, 0, client)), bytes((10, 0, 0, server))]
+    return frame[:26] + b"".join(reversed(ends) if answer else ends) + frame[34:]
 
-    def moved(frame: bytes) -> bytes:
-        source, target = (int.from_bytes(frame[at : at + 2], "big") for at in (34, 36))
-        answer = source in called
-        server, client = called[source if answer else target]
-        ends = [bytes((10, 1, 0, client)), bytes((10, 0, 0, server))]
-        return frame[:26] + b"".join(reversed(ends) if answer else ends) + frame[34:]
 
-    path = write_pcap(tmp_path / "a.pcap", [(at, moved(frame)) for at, frame in read_pcap(CAPTURE)])
+def test_servers_with_two_addresses_are_one_node_each_where_that_is_said(tmp_path, capsys):
+    path = write_pcap(tmp_path / "a.pcap", [(at, on_hosts(frame, 1)) for at, frame in read_pcap(CAPTURE)])
     with traced(tmp_path) as stored:
         whole = sorted(stored.read_table("traces")["calls"].tolist())
     with traced(tmp_path, "--force", source=path) as stored:
@@ -128,6 +129,18 @@ def test_one_address_alone_or_a_name_is_no_node(text, tmp_path, capsys):
     given = ["trace", str(CAPTURE), "-o", str(tmp_path / "run.db"), "--same-node", text]
     assert run(given) == ExitCode.USAGE
     assert "--same-node" in capsys.readouterr().err
+
+
+def test_calls_of_a_server_that_serves_nobody_are_told(tmp_path, capsys):
+    """The database's packets come from a tap whose clock is a second ahead."""
+    for ahead_ns in (0, 1_000_000_000):
+        packets = sorted(
+            (at + ahead_ns * (b"\x0c\xf4" in (frame[34:36], frame[36:38])), on_hosts(frame, 0))
+            for at, frame in read_pcap(CAPTURE)
+        )
+        with traced(tmp_path, "--force", source=write_pcap(tmp_path / "a.pcap", packets)):
+            told = re.findall(r"(\d+) of 31 calls that 10.0.0.2 made came while", capsys.readouterr().err)
+        assert [int(number) > 20 for number in told] == [True] * (ahead_ns > 0)
 
 
 def test_without_matching_calls_and_loads_are_the_same_and_parents_are_open(tmp_path, capsys):

@@ -190,8 +190,8 @@ def trace(
         show.summary(record)
     for warning in record["loss"]["warnings"]:
         note(f"tapscope: {warning}")
-    for address in record["same_nodes_unseen"]:
-        note(f"tapscope: --same-node: {address} is in no connection.")
+    for told in record["notes"]:
+        note(f"tapscope: {told}.")
     for problem in record["problems"]:
         note(f"tapscope: {problem}.")
     for problem in record["host_problems"]:
