@@ -161,7 +161,7 @@ def summary(run: RunFile) -> dict[str, Any]:
         "quality": run.meta("quality", {}),
         "expected": run.meta("expected"),
         "self_check": "expected" in run.all_meta(),
-        "notes": [*_unseen(run), *_made_while_idle(run)],
+        "notes": [*_unseen(run), *_made_while_idle(run), *_too_large(run)],
         "hosts": sorted({table.host for table in run.dynamic_tables()}),
         "seconds": run.meta("seconds", {}),
         "loss": loss,
@@ -175,6 +175,15 @@ def _unseen(run: RunFile) -> list[str]:
     known = set(run.addresses())
     named = itertools.chain.from_iterable(run.meta("options", {}).get("same_nodes", []))
     return [f"--same-node: {address} is in no connection" for address in sorted(set(named) - known)]
+
+
+def _too_large(run: RunFile) -> list[str]:
+    """Where the matcher fell back to less than joint assignment."""
+    pairs = sum(int(value) for name, value, _ in run.counters() if name == "match.pairs_too_large")
+    told = (
+        f"{pairs} times two requests made too many calls together to be weighed jointly: links between them "
+    )
+    return [f"{told}are less sure than they say"] if pairs else []
 
 
 def _made_while_idle(run: RunFile) -> list[str]:

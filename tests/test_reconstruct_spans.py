@@ -120,6 +120,18 @@ def test_blanks_around_cells_are_no_part_of_them(tmp_path):
     assert read.counters == {}
 
 
+def test_it_is_told_when_requests_make_too_many_calls_to_be_weighed_together(tmp_path):
+    for number, told in ((20, False), (310, True)):  # calls of each of two requests
+        rows = [_row(f"r{at}", "client", "web", "", 1_000 + at, 5_000_000 + at, "") for at in (0, 1)]
+        for call in range(2 * number):
+            begin = 10_000 + call * 4_000
+            rows.append(_row(f"c{call}", "web", "db", begin, begin + 100, begin + 2_000, begin + 2_100))
+        path = span_sets.write(tmp_path / "spans.csv", rows)
+        done = tapscope("trace", "--spans", path, "-o", tmp_path / "run.db", "--force")
+        assert done.returncode == 0, done.stderr
+        assert ("too many calls together" in done.stderr) == told
+
+
 def test_a_table_that_is_cut_gives_the_rows_up_to_there(world, tmp_path):
     path = span_sets.write(tmp_path / "a.csv.gz", span_sets.rows(world))
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
