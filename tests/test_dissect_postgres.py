@@ -337,6 +337,27 @@ def test_a_lost_packet_around_copied_data_shifts_nothing(tmp_path: Path) -> None
     check_loss(path, tmp_path, 0.8)
 
 
+def test_a_flushed_request_that_was_lost_shifts_nothing(tmp_path: Path) -> None:
+    """No ReadyForQuery ends its answer; the next one is not told from it, those behind it are."""
+    dialogue = Dialogue(server_port=PORT).open()
+    flushed = parse("s", "SELECT $1") + message("D", b"Ss\0") + FLUSH
+    turns = [(CLIENT, startup()), (SERVER, LOGGED_IN), (CLIENT, query("select 1")), (SERVER, done() + READY)]
+    turns += [(CLIENT, flushed), (SERVER, PARSED + message("t", b"\0\1\0\0\0\x17") + NO_DATA)]
+    turns += [(CLIENT, bind("s", b"1") + execute() + SYNC), (SERVER, BOUND + done() + READY)]
+    turns += [(CLIENT, query("select 2, 3")), (SERVER, done() + READY)] * 2
+    for side, data in turns:
+        dialogue.send(side, data)
+        if data == flushed:
+            del dialogue.packets[-2:]
+    tables = read(write_pcap(tmp_path / "lost.pcap", dialogue.close().packets))
+    assert unaccounted(tables) == []
+    assert calls(tables)[1:] == [("EXECUTE (text unseen)", None), ("select ?, ?", 0), ("select ?, ?", 0)]
+    m = tables.messages
+    answers = [(int(m["tcp_seq"][i]), int(m["request"][i])) for i in np.flatnonzero(m["kind"] == RESPONSE)]
+    assert [tables.classes[m["class_id"][row]][1] for _, row in sorted(answers)[-2:]] == ["select ?, ?"] * 2
+    assert sorted(row for _, row in answers)[-2:] == [row for _, row in sorted(answers)[-2:]]
+
+
 def test_under_tls_only_the_request_for_it_is_read() -> None:
     tables = read(PCAPS / "psql_tls.pcap")
     assert calls(tables) == [("SSL_REQUEST", 0)]

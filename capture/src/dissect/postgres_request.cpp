@@ -91,6 +91,13 @@ void PostgresDissector::begin_unit(UnitKind kind, std::uint64_t at, Recorder& re
     session.copying = false;
     unit_open_ = true;
     extendable_ = false;
+    if (session.request_lost && answer_ != kNoMessage && recorder.answers(answer_) == kNoMessage) {
+        // The answer to a request that was lost may be over (Flush) or not: which of what follows is an answer to
+        // this one, a ReadyForQuery tells.
+        recorder.end(answer_, 0);
+        answer_ = kNoMessage;
+        await_ready_ = true;
+    }
     request_ = recorder.begin(Direction::to_server, MessageKind::request, at, tag_of(session.serial, kind));
     if (inferred_) recorder.add_flags(request_, message_flag::inferred);
     if (await_ready_ && session.orphan_tail && recorder.open_requests() == 1) {
