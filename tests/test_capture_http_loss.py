@@ -72,6 +72,19 @@ def test_a_lost_packet_around_bodies_that_ask_for_leave_shifts_nothing(tmp_path:
     check_loss(path, tmp_path, 0.8)
 
 
+def test_chunks_that_never_come_belong_to_a_head_that_was_not_seen(tmp_path: Path) -> None:
+    dialogue = Dialogue().open()
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for request, answer in [(b"HEAD", chunked), (b"GET", OK), (b"GET", OK)]:
+        dialogue.send(CLIENT, request + b" / HTTP/1.1\r\n\r\n")
+        dialogue.send(SERVER, answer)
+    packets = dialogue.close().packets[5:]  # from the answer to HEAD on
+    tables = capture.read_files([write_pcap(tmp_path / "a.pcap", packets)], salt=SALT)
+    assert unaccounted(tables) == []
+    assert tables.messages["wire_bytes"].tolist() == [len(chunked), 18, len(OK), 18, len(OK)]
+    assert tables.messages["request"].tolist() == [-1, -1, 1, -1, 3]
+
+
 def test_pairing_survives_a_whole_lost_body(tmp_path: Path) -> None:
     dialogue = Dialogue().open()
     for number in range(4):

@@ -358,6 +358,14 @@ Parsed HttpDissector::chunk_size(Direction direction, Bytes bytes, Recorder& rec
         size = size * 16 + static_cast<unsigned>(is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10);
     }
     if (digits > 16) recorder.add_flags(side.message, message_flag::suspicious);
+    if (digits == 0 && direction == Direction::to_client && starts_response(bytes) != Probe::no) {
+        // Another answer where a chunk should be: this was one to a HEAD that was not seen.
+        if (starts_response(bytes) == Probe::need_more) return {Step::ok, 0};
+        recorder.add_flags(side.message, message_flag::suspicious);
+        recorder.end(side.message, 0);
+        side.state = State::start;
+        return start(direction, bytes, recorder);
+    }
     if (digits == 0) return malformed(direction, 0, "http.bad_chunk_size", recorder);
     const auto* newline =
         static_cast<const char*>(std::memchr(text.data() + digits, '\n', text.size() - digits));

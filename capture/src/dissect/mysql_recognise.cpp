@@ -63,8 +63,8 @@ bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
         }
         case Command::change_user:
             return length > 4 && length < 4096;
-        case Command::field_list:
-            return length > 2 && length < 1024;
+        case Command::field_list:  // whole: its first five bytes may be a CopyDone of PostgreSQL
+            return length > 2 && length < 1024 && bytes.size() >= whole;
         case Command::binlog_dump:
         case Command::binlog_dump_gtid:
         case Command::register_slave:
