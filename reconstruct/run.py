@@ -59,7 +59,12 @@ def trace(
     if mode is None:
         return assemble(found, unmatched(found.calls), {}, tables)
     made, counters = links(
-        found.calls, tables.evidence, mode, min_probability=min_probability, progress=progress
+        found.calls,
+        tables.evidence,
+        mode,
+        min_probability=min_probability,
+        progress=progress,
+        gone_ns=unseen.gone_by(found.calls, tables.connections),
     )
     return assemble(found, made, counters, tables)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.reconstruct.topology import SLACK_NS, Topology
-from tapscope.store.codes import Direction, LinkKind, MessageFlag, MessageKind
+from tapscope.store.codes import CallFlag, Direction, LinkKind, MessageFlag, MessageKind
 from tapscope.store.tables import Table
 
 FANS_OUT = 0.01
@@ -212,6 +212,24 @@ def _overlapping(calls: Table, parent: Ints, rows: Ints) -> float:
     same = parent[order[1:]] == parent[order[:-1]]
     over = calls["arrive_ns"][order[1:]] + SLACK_NS < calls["depart_ns"][order[:-1]]
     return float((same & over).sum() / max(int(same.sum()), 1))
+
+
+def gone_by(calls: Table, connections: Table) -> Ints:
+    """When each call without an answer was over at the latest, ns; -1 where that is not known: it was when
+    the next call on its connection began, unless calls were in flight side by side there; and, where the
+    answer is known to be lost, when the connection ended. (Who was not answered may work on behind that.)"""
+    conn, arrive, depart = calls["conn"], calls["arrive_ns"], calls["depart_ns"]
+    order = np.lexsort((arrive, conn))
+    same = conn[order[1:]] == conn[order[:-1]]
+    shared = np.zeros(len(connections["closed_ns"]), dtype=np.bool_)
+    shared[conn[order[1:]][same & (depart[order[:-1]] > arrive[order[1:]])]] = True
+    never = np.iinfo(np.int64).max
+    behind = np.full(len(conn), never, dtype=np.int64)
+    behind[order[:-1][same]] = arrive[order[1:]][same]
+    closed = connections["closed_ns"][conn]
+    answered = ((calls["flags"] & CallFlag.LOST_RESPONSE) != 0) & (closed >= arrive)
+    out = np.minimum(np.where(shared[conn], never, behind), np.where(answered, closed, never))
+    return np.where((depart >= 0) | (out == never), -1, out).astype(np.int64)
 
 
 def without_parent(unseen: Unseen, calls: Table, links: Table) -> Flags:

@@ -188,15 +188,27 @@ def test_a_call_that_its_caller_did_not_report_has_an_unknown_parent(tmp_path):
     assert found["unseen"] == ("", LinkKind.UNKNOWN)
 
 
-def test_a_service_that_calls_itself_ends_in_no_circle(tmp_path):
-    found = _traced(
-        _row("root", "client", "web", "", 1_000, 90_000, ""),
-        _row("again", "web", "web", 20_000, 20_000, 60_000, 60_000),
-        folder=tmp_path,
-    )
-    parents = {own: parent for own, (parent, _) in found.items()}
-    assert parents["root"] == ""
-    assert parents["again"] in ("", "root")
+@pytest.mark.parametrize("way_us", [0, 20, 200])
+def test_a_service_that_calls_itself_is_not_taken_for_its_own_caller(way_us, tmp_path):
+    """Both ends of a call are at one service then, and less apart than what nesting allows for."""
+    random = np.random.default_rng(7)
+    rows, expected, now = [], {}, 0
+    for number in range(300):
+        now += int(random.exponential(20_000))
+        begin, end = now, now + 900 + int(random.exponential(1_500))
+        above, caller = "", "client"
+        for depth in range(int(random.integers(1, 4))):
+            own = f"{number}.{depth}"
+            rows.append(_row(own, caller, "web", begin, begin + way_us, end, end + way_us))
+            expected[own] = above
+            above, caller = own, "web"
+            begin, end = begin + way_us + 100, end - way_us - 100
+            if end - begin < 4 * way_us + 400:
+                break
+    found = _traced(*rows, folder=tmp_path)
+    assert sum(own.endswith(".2") for own in expected) > 20
+    wrong = [own for own, (parent, _) in found.items() if parent != expected[own]]
+    assert len(wrong) < 0.05 * len(expected)
 
 
 def test_of_a_circle_the_least_certain_link_is_taken_back():

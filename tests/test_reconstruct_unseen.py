@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capture_packets import Packet, read_pcap, write_pcap
+from simulator import simulate
 
 from tapscope import capture
 from tapscope.reconstruct import run, traces, unseen
+from tapscope.reconstruct.match.links import links
 from tapscope.reconstruct.run import Reconstruction
-from tapscope.store.codes import LinkKind
+from tapscope.store.codes import CallFlag, EvidenceMode, LinkKind
 from tapscope.store.tables import Table, empty
 
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
@@ -161,3 +163,27 @@ def test_a_parent_that_was_refused_lacks_the_call():
     table, _ = traces.traces(CALLS, links)
     assert table["complete"].tolist() == [True, True, True, False]
     assert table["probability"].tolist() == pytest.approx([1.0, 0.9, 1.0, 1.0])
+
+
+def test_who_lost_an_answer_makes_no_calls_behind_the_next_request_on_the_connection():
+    world = simulate(seed=24, users=60, seconds=8.0, lose=400)
+    calls = world.tables["calls"]
+    gone = unseen.gone_by(calls, world.tables["connections"])
+    bounded = gone >= 0
+    assert bounded.sum() > 300
+    assert (calls["depart_ns"][bounded] < 0).all()
+    known, _ = links(calls, world.tables["evidence"], EvidenceMode.TIMING, gone_ns=gone)
+    to = np.where(known["parent"] >= 0, gone[known["parent"]], -1)
+    assert (calls["arrive_ns"][to >= 0] <= to[to >= 0] + 50_000).all()
+    plain, _ = links(calls, world.tables["evidence"], EvidenceMode.TIMING)
+    inner = world.true_parent >= 0
+    right, before = ((made["parent"][inner] == world.true_parent[inner]).mean() for made in (known, plain))
+    assert right > before
+
+
+def test_where_calls_run_side_by_side_the_next_one_ends_none():
+    calls = _calls((1, 0, 1, 0, 50), (1, 0, 1, 10, 20), (1, 0, 1, 60, 70), (2, 0, 1, 0, 5), (2, 0, 1, 7, 8))
+    calls["depart_ns"][[2, 3]] = -1
+    calls["flags"][2] = CallFlag.LOST_RESPONSE
+    connections = {"closed_ns": np.array([-1, 90_000_000, 6_000_000])}
+    assert unseen.gone_by(calls, connections).tolist() == [-1, -1, 90_000_000, 7_000_000, -1]

@@ -102,6 +102,10 @@ public:
         c.end = column<std::int64_t>(children, "end");
         c.tokens = tokens(children);
         c.results = tokens(children, "result");
+        if (children.contains("as_parent")) {
+            c.as_parent = column<std::int64_t>(children, "as_parent");
+            same_length(c.as_parent.size(), c.cls.size(), "a column of children");
+        }
         for (const auto length : {c.conn.size(), c.begin.size(), c.response_begin.size(), c.end.size()}) {
             same_length(length, c.cls.size(), "a column of children");
         }
@@ -175,9 +179,10 @@ PYBIND11_MODULE(_kernel, module) {
             "Rows in the order of time, after all that were pushed before.\n\n"
             "parents: dict of columns cls, conn i64 (any numbers), arrive, request_end, response_begin, "
             "depart\n"
-            "i64 ns (depart -1: not answered), token_offset i64 (n+1), token_slot u32, token_hash u64.\n"
-            "children: cls, conn i64, begin, response_begin, end i64 ns, token_*, and result_* of the "
-            "answers.\n"
+            "i64 ns (response_begin -1: no answer seen; depart is then the latest end, -1 not known),\n"
+            "token_offset i64 (n+1), token_slot u32, token_hash u64.\n"
+            "children: cls, conn i64, begin, response_begin, end i64 ns, token_*, and result_* of the\n"
+            "answers; as_parent i64 (optional): number of the same call among the parents, -1 none.\n"
             "ValueError when rows are out of order or columns differ in length, TypeError for another dtype.")
         .def("advance", &Stream::advance, py::arg("now"),
              "All rows that begin before `now` (ns) were pushed: matches what this decides.")

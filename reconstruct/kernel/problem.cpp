@@ -26,6 +26,7 @@ void find_candidates(const Problem& problem, Candidates& out) {
         }
         std::erase_if(active, [&](std::int32_t p) { return parents.depart[p] + kSlack < begin; });
         for (const std::int32_t p : active) {
+            if (!children.as_parent.empty() && p == children.as_parent[c]) continue;  // nobody calls itself
             if (parents.depart[p] + kSlack >= children.response_begin[c]) out.parent.push_back(p);
         }
         out.offset.push_back(static_cast<std::int64_t>(out.parent.size()));

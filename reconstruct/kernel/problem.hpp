@@ -27,8 +27,8 @@ struct Parents {                                // sorted by arrive
     std::span<const std::int32_t> cls;          // dense class, 0 .. n_parent_classes-1
     std::span<const std::int32_t> conn;         // dense connection
     std::span<const Time> arrive, request_end;  // first and last byte of the request
-    std::span<const Time> response_begin;       // first byte of the response; horizon when unanswered
-    std::span<const Time> depart;               // last byte of the response; horizon when unanswered
+    std::span<const Time> response_begin;       // first byte of the response; as depart when unanswered
+    std::span<const Time> depart;               // last byte of the response; latest end when unanswered
     std::span<const std::uint8_t> answered;
     Tokens tokens;
     std::int32_t n_classes = 0;
@@ -46,6 +46,8 @@ struct Children {                        // sorted by begin
     std::int32_t n_classes = 0;
     // Previous child on the same connection, or kNone; when empty, as the other rows tell.
     std::span<const std::int32_t> before_on_conn{};
+    // Where a node calls itself: the same call among the parents, or kNone; when empty, none of them is.
+    std::span<const std::int32_t> as_parent{};
     std::size_t size() const noexcept { return cls.size(); }
 };
 

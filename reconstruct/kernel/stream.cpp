@@ -87,16 +87,18 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
     append(arrive_, parents.arrive);
     append(request_end_, parents.request_end);
     for (std::size_t p = 0; p < parents.cls.size(); ++p) {
-        const bool answered = parents.depart[p] >= 0;
+        const bool answered = parents.depart[p] >= 0 && parents.response_begin[p] >= 0;
         answered_.push_back(answered);
-        response_begin_.push_back(answered ? parents.response_begin[p] : kForever);
-        depart_.push_back(answered ? parents.depart[p] : kForever);
+        depart_.push_back(parents.depart[p] >= 0 ? parents.depart[p] : kForever);
+        response_begin_.push_back(answered ? parents.response_begin[p] : depart_.back());
     }
     parent_tokens_.append(parents.tokens);
     for (const auto cls : children.cls) {
         child_cls_.push_back(intern(child_classes_, cls, n_child_classes_));
     }
     append(child_conn_, children.conn);
+    append(child_as_parent_, children.as_parent);
+    child_as_parent_.resize(child_conn_.size(), -1);
     append(begin_, children.begin);
     append(child_response_begin_, children.response_begin);
     append(end_, children.end);
@@ -108,7 +110,7 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
 void NodeStream::measure() {
     std::size_t bytes = bytes_of(decided_.parent) * 4;
     for (const auto* column : {&arrive_, &request_end_, &response_begin_, &depart_, &begin_,
-                               &child_response_begin_, &end_, &parent_row_, &child_conn_,
+                               &child_response_begin_, &end_, &parent_row_, &child_conn_, &child_as_parent_,
                                &parent_tokens_.offset, &child_tokens_.offset, &child_results_.offset}) {
         bytes += bytes_of(*column);
     }
@@ -277,6 +279,20 @@ NodeStream::Connections NodeStream::connections(const Border& border) {
     return out;
 }
 
+// Of the first children: places among the first parents of those that are the same call; empty where none is.
+std::vector<std::int32_t> NodeStream::own_places(std::size_t children, std::size_t parents) const {
+    std::vector<std::int32_t> out;
+    const auto end = parent_row_.begin() + static_cast<std::ptrdiff_t>(parents);
+    for (std::size_t c = 0; c < children; ++c) {
+        if (child_as_parent_[c] < 0) continue;
+        const auto at = std::lower_bound(parent_row_.begin(), end, child_as_parent_[c]);
+        if (at == end || *at != child_as_parent_[c]) continue;
+        out.resize(children, kNone);
+        out[c] = static_cast<std::int32_t>(at - parent_row_.begin());
+    }
+    return out;
+}
+
 void NodeStream::match(const Border& border) {
     const auto decided = decided_parent_.size();
     // A parent that arrives after the last child has nothing to do with the stretch.
@@ -309,6 +325,8 @@ void NodeStream::match(const Border& border) {
     problem.children.cls = first(child_cls_, border.end);
     problem.children.conn = conns.conn;
     problem.children.before_on_conn = conns.before;
+    const auto as_parent = own_places(border.end, parents);
+    problem.children.as_parent = as_parent;
     problem.children.begin = first(begin_, border.end);
     problem.children.response_begin = first(child_response_begin_, border.end);
     problem.children.end = first(end_, border.end);
@@ -370,6 +388,7 @@ void NodeStream::compact(const Border& border, const std::vector<std::int32_t>& 
     for (std::size_t c = border.settled; c < n; ++c) children.push_back(static_cast<std::uint32_t>(c));
     keep_rows(child_cls_, children);
     keep_rows(child_conn_, children);
+    keep_rows(child_as_parent_, children);
     for (auto* column : {&begin_, &child_response_begin_, &end_}) keep_rows(*column, children);
     child_tokens_.keep(children);
     child_results_.keep(children);

@@ -38,7 +38,8 @@ struct StretchOptions {
 // Rows that come in; every span has one element per row. Times are ns of any one origin.
 struct ParentRows {
     std::span<const std::int64_t> cls, conn;  // any numbers; equal ones are one class
-    std::span<const Time> arrive, request_end, response_begin, depart;  // depart -1: not answered
+    // response_begin -1: not answered, or not seen; then depart is when it was over at the latest, -1 not known
+    std::span<const Time> arrive, request_end, response_begin, depart;
     Tokens tokens;
 };
 struct ChildRows {
@@ -46,6 +47,8 @@ struct ChildRows {
     std::span<const Time> begin, response_begin, end;
     Tokens tokens;
     Tokens results;  // values in the answers
+    // Number of the same call among the parents, as they are pushed, -1 none; empty where the node never calls itself.
+    std::span<const std::int64_t> as_parent{};
 };
 
 // Links of consecutive children, in the order in which they were pushed. Parents are numbered as they were pushed.
@@ -108,6 +111,7 @@ private:
         std::int32_t known = 0;  // the first of them were used in the stretch before
     };
     Connections connections(const Border& border);
+    std::vector<std::int32_t> own_places(std::size_t children, std::size_t parents) const;
     void measure();
 
     const Options options_;
@@ -120,7 +124,7 @@ private:
 
     // Rows that wait, and those of open parents. The first children are decided: decided_parent_.
     std::vector<std::int32_t> parent_cls_, child_cls_;
-    std::vector<std::int64_t> parent_row_, child_conn_;
+    std::vector<std::int64_t> parent_row_, child_conn_, child_as_parent_;
     std::vector<Time> arrive_, request_end_, response_begin_, depart_;
     std::vector<Time> begin_, child_response_begin_, end_;
     std::vector<std::uint8_t> answered_;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.lent import lent_connections
@@ -21,6 +22,7 @@ def links(
     min_probability: float = 0.0,
     progress: Callable[[int, int], None] | None = None,
     made: Table | None = None,
+    gone_ns: NDArray[np.int64] | None = None,
 ) -> tuple[Table, dict[str, int]]:
     """Parent of every call, and counters of what the matcher met. One row per call, in the order of calls.
 
@@ -28,6 +30,7 @@ def links(
     unless it lies so near the start of the capture that its parent may have come before. Any other call
     without a likely parent, or with one below `min_probability`, is UNKNOWN.
 
+    `gone_ns`: when calls without an answer were over at the latest (-1 not known, unseen.gone_by).
     `made`: the times of the same calls by their callers' clocks (see match_node), where nodes have clocks of
     their own; then the start and end of a node's capture are those of its own clock.
     """
@@ -46,7 +49,7 @@ def links(
             continue
         if made is not None:
             begin_ns = min(int(calls["arrive_ns"][parents].min()), int(made["arrive_ns"][children].min()))
-        answer = match_node(calls, parents, children, tokens, results, made)
+        answer = match_node(calls, parents, children, tokens, results, made, gone_ns=gone_ns)
         at = answer.child
         out["parent"][at] = answer.parent
         out["probability"][at] = answer.probability

@@ -79,6 +79,7 @@ def match_node(
     results: TokenIndex,
     made: Table | None = None,
     *,
+    gone_ns: NDArray[np.int64] | None = None,
     chunk: int = _CHUNK,
     **options: int,
 ) -> Matched:
@@ -86,7 +87,8 @@ def match_node(
 
     `made` has the times of the same calls by their callers' clocks (columns arrive_ns, request_end_ns,
     response_begin_ns, depart_ns) where those are not the one of `calls`. The calls go to the kernel in the
-    order of time, `chunk` at once. `options` are those of NodeStream.
+    order of time, `chunk` at once. `gone_ns`: when calls without an answer were over at the latest, -1 not
+    known. `options` are those of NodeStream.
     """
     made = calls if made is None else made
     parents = parents[np.argsort(calls["arrive_ns"][parents], kind="stable")]
@@ -95,6 +97,8 @@ def match_node(
     base = min(int(arrive.min(initial=2**62)), int(begin.min(initial=2**62)))
     # Where the parent may answer first, a child need only begin while the parent is there.
     early = len(parents) > 0 and bool(np.isin(calls["protocol"][parents], ANSWERS_EARLY).all())
+    own = np.full(len(calls["arrive_ns"]), -1, dtype=np.int64)  # of a node that calls itself
+    own[parents] = np.arange(len(parents))
     stream = _kernel.NodeStream(**options)
     at_parent = at_child = 0
     taken: list[Table] = []
@@ -104,8 +108,9 @@ def match_node(
         to_parent = _merged(arrive, begin, last)
         to_child = last - to_parent
         stream.push(
-            _parent_columns(calls, parents[at_parent:to_parent], tokens, base),
-            _child_columns(calls, made, children[at_child:to_child], tokens, results, base, early),
+            _parent_columns(calls, parents[at_parent:to_parent], tokens, base, gone_ns),
+            _child_columns(calls, made, children[at_child:to_child], tokens, results, base, early)
+            | {"as_parent": own[children[at_child:to_child]]},
         )
         at_parent, at_child = to_parent, to_child
         if last < total:
@@ -137,15 +142,23 @@ def _merged(first: NDArray[np.int64], second: NDArray[np.int64], count: int) -> 
     return low
 
 
-def _parent_columns(calls: Table, rows: NDArray[np.int64], tokens: TokenIndex, base: int) -> Table:
+def _parent_columns(
+    calls: Table,
+    rows: NDArray[np.int64],
+    tokens: TokenIndex,
+    base: int,
+    gone_ns: NDArray[np.int64] | None,
+) -> Table:
     answered = calls["depart_ns"][rows] >= 0
+    gone = np.full(len(rows), -1, dtype=np.int64) if gone_ns is None else gone_ns[rows]
+    gone = np.where(gone < 0, -1, gone - base)
     return {
         "cls": _combined(calls["class_id"][rows], calls["protocol"][rows]),
         "conn": calls["conn"][rows].astype(np.int64),
         "arrive": calls["arrive_ns"][rows] - base,
         "request_end": calls["request_end_ns"][rows] - base,
         "response_begin": np.where(answered, calls["response_begin_ns"][rows] - base, -1),
-        "depart": np.where(answered, calls["depart_ns"][rows] - base, -1),
+        "depart": np.where(answered, calls["depart_ns"][rows] - base, gone),
         **tokens.of(calls["request"][rows]),
     }
 
