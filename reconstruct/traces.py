@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tapscope.store.codes import CallFlag, LinkKind
 from tapscope.store.tables import Table
 
-_TOUCHED = CallFlag.UNANSWERED | CallFlag.LOST_RESPONSE | CallFlag.INCOMPLETE | CallFlag.CLIPPED
+TOUCHED = CallFlag.UNANSWERED | CallFlag.LOST_RESPONSE | CallFlag.INCOMPLETE | CallFlag.CLIPPED
 
 
 def traces(
@@ -41,7 +41,7 @@ def traces(
     np.minimum.at(least, links["runner_up"][held_back], 1.0 - likely[held_back])
     log_probability = np.bincount(trace, weights=np.log(np.maximum(least, 1e-300)), minlength=len(root_rows))
     own = np.where(links["kind"][root_rows] == LinkKind.ROOT, 1.0, 0.0)
-    touches = (calls["flags"] & _TOUCHED) != 0
+    touches = (calls["flags"] & TOUCHED) != 0
     touches[links["runner_up"][held_back & (likely >= 0.5)]] = True
     if lacking is not None:
         touches |= lacking
