@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 namespace tapscope::match {
 namespace {
@@ -10,7 +11,7 @@ constexpr double kPrior = 30.0;        // steps that say "no habit" before any s
 constexpr float kMost = 5.0f;          // nats that a step may say, either way
 constexpr float kWorthALook = 0.2f;    // nats
 constexpr double kCopiedAnyway = 0.3;  // share of copies of the request from which on a slot is content.hpp's
-constexpr std::size_t kSources = 6;    // latest answers with one value
+constexpr std::size_t kSources = 12;   // answers with one value, from which on it is everybody's
 constexpr std::size_t kLineage = 16;   // calls that one goes back to
 constexpr int kOthers = 4;             // candidates of a call that did not make it, and are asked
 
@@ -54,14 +55,18 @@ void Carried::find_sources() {
             }
         }
         const auto first = sources_.item.size();
+        const auto could = candidates_.of(i);
+        // Nobody who could have made the call holds an answer from before that.
+        const Time since = could.empty() ? children.begin[i] : problem_.parents.arrive[could.front()];
         for (auto t = children.tokens.offset[i]; t < children.tokens.offset[i + 1]; ++t) {
             if (copied_.contains(place(children.cls[i], children.tokens.slot[t]))) continue;
             const auto at = values.find(std::max<std::uint64_t>(children.tokens.hash[t], 1));
             if (at == kNone) continue;
             const auto& found = holders[static_cast<std::size_t>(at)];
-            for (std::size_t k = 0; k < std::min<std::size_t>(found.count, kSources); ++k) {
-                if (found.latest[k] != c) sources_.item.push_back(found.latest[k]);
-            }
+            const auto known = std::span(found.latest).first(std::min<std::size_t>(found.count, kSources));
+            const auto held = [&](std::int32_t s) { return s != c && children.begin[s] >= since - kSlack; };
+            if (std::count_if(known.begin(), known.end(), held) == kSources) continue;  // and more, perhaps
+            std::copy_if(known.begin(), known.end(), std::back_inserter(sources_.item), held);
         }
         const auto begin = sources_.item.begin() + static_cast<std::ptrdiff_t>(first);
         std::sort(begin, sources_.item.end());
@@ -118,8 +123,7 @@ bool Carried::find_copied(const std::vector<std::int32_t>& parent_of, double kee
     return true;
 }
 
-void Carried::estimate(const Candidates& candidates, const std::vector<std::int32_t>& parent_of,
-                       double keep) {
+void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     const auto& children = problem_.children;
     for (auto& habit : habits_) habit.fade(keep);
     if (!children.results.hash.empty()) {
@@ -143,7 +147,7 @@ void Carried::estimate(const Candidates& candidates, const std::vector<std::int3
                 };
                 note(p);
                 int others = kOthers;
-                for (const auto q : candidates.of(i)) {
+                for (const auto q : candidates_.of(i)) {
                     if (q == p || latest[q] == kNone || others-- <= 0) continue;
                     note(q);
                 }

@@ -23,13 +23,14 @@ namespace tapscope::match {
 
 class Carried {
 public:
-    explicit Carried(const Problem& problem) : problem_(problem) {}
+    Carried(const Problem& problem, const Candidates& candidates)
+        : problem_(problem), candidates_(candidates) {}
 
     // The rows have been replaced.
     void bind();
 
     // Counts of before weigh `keep` (0: forgotten).
-    void estimate(const Candidates& candidates, const std::vector<std::int32_t>& parent_of, double keep);
+    void estimate(const std::vector<std::int32_t>& parent_of, double keep);
 
     // What a step between calls of these classes says when the chain holds a value of the next one, and when not; both 0
     // without a habit.
@@ -73,7 +74,8 @@ private:
     bool find_copied(const std::vector<std::int32_t>& parent_of, double keep);
 
     const Problem& problem_;
-    Lists sources_;  // by child: the latest calls before it whose answers had one of its values
+    const Candidates& candidates_;
+    Lists sources_;  // by child: calls before it, of its candidates, whose answers had one of its values
     Lists lineage_;  // by child: itself, its sources, theirs, and so on
     struct Copies {
         double copied = 0, all = 0;

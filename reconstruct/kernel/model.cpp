@@ -12,7 +12,7 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
       candidates_(candidates),
       affinity_(affinity),
       fan_out_(problem),
-      carried_(problem),
+      carried_(problem, candidates),
       pool_wait_(problem, order_) {
     const auto n = static_cast<std::size_t>(n_states());
     from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
@@ -253,7 +253,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
     hold_.finish();
-    carried_.estimate(candidates_, parent_of, keep);
+    carried_.estimate(parent_of, keep);
     hand_over_.estimate(problem_, candidates_, parent_of, keep);
     idle_order_.estimate(problem_, candidates_, parent_of, keep);
     ranked_by_ = parent_of;

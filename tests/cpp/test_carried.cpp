@@ -85,9 +85,9 @@ struct World {
 
 int main() {
     const World loops(300, World::own), untold(300, World::untold), same(300, World::everybodys);
-    Carried carried(loops.problem);
+    Carried carried(loops.problem, loops.candidates);
     carried.bind();
-    carried.estimate(loops.candidates, loops.parent_of, 0.0);
+    carried.estimate(loops.parent_of, 0.0);
     const auto begins = carried.ratios(kList, kRow), goes_on = carried.ratios(kRow, kRow);
     expect(begins.holds > 0.3f && begins.lacks < -2.0f, "a row is asked for by who has the list");
     expect(goes_on.holds > 0.5f && goes_on.lacks < -2.0f, "and so is the next one, behind the first");
@@ -96,14 +96,14 @@ int main() {
     expect(carried.evidence(goes_on, 2, 4) > 0, "both rows go back to one list");
     expect(carried.evidence(goes_on, 3, 4) < 0, "these go back to two");
 
-    Carried unknown(untold.problem);
+    Carried unknown(untold.problem, untold.candidates);
     unknown.bind();
-    unknown.estimate(untold.candidates, untold.parent_of, 0.0);
+    unknown.estimate(untold.parent_of, 0.0);
     expect(!unknown.ratios(kList, kRow), "what no answer had says nothing");
 
-    Carried equal(same.problem);
+    Carried equal(same.problem, same.candidates);
     equal.bind();
-    equal.estimate(same.candidates, same.parent_of, 0.0);
+    equal.estimate(same.parent_of, 0.0);
     expect(std::abs(equal.ratios(kList, kRow).holds) < 0.3f, "nor does what all answers have");
     std::printf("carried: %d differences\n", failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
