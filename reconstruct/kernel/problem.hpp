@@ -42,10 +42,10 @@ struct Children {                        // sorted by begin
     std::span<const Time> response_begin,
         end;  // first and last byte of the response; of the request when unanswered
     Tokens tokens;
-    Tokens results;  // values in the answers
     std::int32_t n_classes = 0;
     // Previous child on the same connection, or kNone; when empty, as the other rows tell.
     std::span<const std::int32_t> before_on_conn{};
+    Tokens results{};  // values in the answers
     // Where a node calls itself: the same call among the parents, or kNone; when empty, none of them is.
     std::span<const std::int32_t> as_parent{};
     std::size_t size() const noexcept { return cls.size(); }
