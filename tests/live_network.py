@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +125,13 @@ def network() -> Iterator[Network]:
         net.end()
         for space in (net.server_space, net.client_space):
             subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
+
+
+def let_others_through(folder: Path) -> None:
+    """Every user may pass through the folder and those above it that pytest made, however many."""
+    ours = (folder.resolve(), *folder.resolve().parents)
+    for path in ours[: ours.index(Path(tempfile.gettempdir()).resolve())]:
+        path.chmod(path.stat().st_mode | 0o011)
 
 
 def wait_for(condition, seconds: float = 20.0) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli_program import COMMAND, environment, tapscope
-from live_network import has_segments, network, stop, wait_for
+from live_network import has_segments, let_others_through, network, stop, wait_for
 
 from tapscope.capture import read_files, read_spool
 from tapscope.store.codes import MessageKind
@@ -242,8 +242,7 @@ def test_an_unprivileged_user_needs_one_capability_and_gives_it_up(net, tmp_path
     folder = tmp_path / "open"
     folder.mkdir()
     os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
-    for path in (tmp_path, *list(tmp_path.parents)[:2]):
-        path.chmod(0o711)
+    let_others_through(tmp_path)
     rights = ["--inh-caps=-all,+net_raw", "--ambient-caps=-all,+net_raw", "--bounding-set=-all,+net_raw"]
     capture = net.start(
         net.server_space,

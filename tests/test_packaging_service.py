@@ -9,7 +9,7 @@ import shlex
 import time
 from pathlib import Path
 
-from live_network import COMMAND, environment, network, stop, wait_for
+from live_network import COMMAND, environment, let_others_through, network, stop, wait_for
 
 from tapscope.capture import read_spool
 
@@ -34,8 +34,7 @@ def test_the_command_of_the_unit_captures_with_that_right_alone(tmp_path: Path) 
     nobody = pwd.getpwnam("nobody")
     state = tmp_path / "state"
     state.mkdir()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o011)
+    let_others_through(tmp_path)
     state.chmod(0o777)
     (state / "tapscope").mkdir(mode=0o777)
     (state / "tapscope").chmod(0o777)
