@@ -358,6 +358,44 @@ def test_a_flushed_request_that_was_lost_shifts_nothing(tmp_path: Path) -> None:
     assert sorted(row for _, row in answers)[-2:] == [row for _, row in sorted(answers)[-2:]]
 
 
+def test_a_statement_without_name_is_forgotten_where_its_successor_may_be_lost(tmp_path: Path) -> None:
+    dialogue = Dialogue(server_port=PORT).open()
+    turns = [(CLIENT, startup()), (SERVER, LOGGED_IN)]
+    for text in ("SELECT a", "SELECT b"):
+        turns += [(CLIENT, parse("", text) + SYNC), (SERVER, PARSED + READY)]
+        turns += [(CLIENT, bind("") + execute() + SYNC), (SERVER, BOUND + done() + READY)]
+    for side, data in turns:
+        dialogue.send(side, data)
+    packets = [packet for packet in dialogue.close().packets if b"SELECT b" not in packet[1]]
+    tables = dissect_checks.read(write_pcap(tmp_path / "lost.pcap", packets))
+    assert calls(tables) == [("PREPARE SELECT a", 0), ("EXECUTE SELECT a", 0), ("EXECUTE (text unseen)", 0)]
+
+
+def test_the_end_of_a_login_says_nothing_of_requests_lost_behind_it(tmp_path: Path) -> None:
+    """The password and the first of two statements of a pipeline are lost; the login's answer is not."""
+    dialogue = Dialogue(server_port=PORT).open()
+    password = message("R", struct.pack("!I", 3))
+    unit = parse("", "SELECT 1") + bind("") + execute()
+    for side, data in [
+        (CLIENT, startup()),
+        (SERVER, password),
+        (CLIENT, message("p", b"x\0")),
+        (SERVER, LOGGED_IN),
+    ]:
+        dialogue.emit(side, 24, data)
+        dialogue.seq[side] += len(data)
+    for data in (unit, unit + SYNC):
+        dialogue.emit(CLIENT, 24, data)
+        dialogue.seq[CLIENT] += len(data)
+    answer = PARSED + BOUND + done()
+    dialogue.send(SERVER, answer + PARSED + BOUND + failed() + READY)
+    dialogue.send(CLIENT, query("select 1")).send(SERVER, done() + READY).close()
+    packets = dialogue.packets[:5] + dialogue.packets[6:7] + dialogue.packets[8:]
+    tables = dissect_checks.read(write_pcap(tmp_path / "lost.pcap", packets))
+    assert unaccounted(tables) == []
+    assert calls(tables) == [("EXECUTE SELECT ?", None), ("select ?", 0)]
+
+
 def test_under_tls_only_the_request_for_it_is_read() -> None:
     tables = read(PCAPS / "psql_tls.pcap")
     assert calls(tables) == [("SSL_REQUEST", 0)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import dissect_checks
 import numpy as np
 import pytest
-from capture_packets import CLIENT, SERVER, unaccounted
+from capture_packets import CLIENT, SERVER, Dialogue, unaccounted, write_pcap
 from dissect_checks import (
     ERROR,
     ONE_WAY,
@@ -93,6 +93,60 @@ def test_joined_late_no_answer_goes_to_another_s_request(name: str, tmp_path: Pa
 )
 def test_a_lost_packet_leaves_a_gap_but_no_wrong_pair(name: str, share: float, tmp_path: Path) -> None:
     check_loss(PCAPS / name, tmp_path, share)
+
+
+def calls_without(tmp_path: Path, lost: set[int], *turns: tuple[int, bytes]) -> list[tuple[str, int | None]]:
+    """The calls of a connection that says `turns`, those numbered `lost` unseen by the tap."""
+    dialogue = Dialogue(server_port=6379).open()
+    for number, (side, data) in enumerate(turns):
+        dialogue.emit(side, 24, data)
+        dialogue.seq[side] += len(data)
+        if number in lost:
+            dialogue.packets.pop()
+    dialogue.close()
+    tables = read(write_pcap(tmp_path / "lost.pcap", dialogue.packets))
+    assert unaccounted(tables) == []
+    return calls(tables)
+
+
+def test_two_lost_replies_in_a_row_do_not_shift_those_behind_them(tmp_path: Path) -> None:
+    """The tap learns of both losses at once, before it reads the command between them."""
+    turns = [(CLIENT, command("GET", "a")), (SERVER, b"$1\r\n1\r\n")]
+    turns += [(CLIENT, command("SET", "a", "2")), (SERVER, b"+OK\r\n")]
+    turns += [(CLIENT, command("INCR", "a")), (SERVER, b":3\r\n"), (CLIENT, command("LLEN", "b"))]
+    turns += [(SERVER, b"-WRONGTYPE\r\n"), (CLIENT, command("PING")), (SERVER, b"+PONG\r\n")]
+    found = [("GET", 0), ("SET", None), ("INCR", None), ("LLEN", 1), ("PING", 0)]
+    assert calls_without(tmp_path, {3, 5}, *turns) == found
+
+
+def test_replies_to_commands_that_were_lost_are_nobody_s(tmp_path: Path) -> None:
+    turns = [(CLIENT, command("GET", "a")), (SERVER, b"$1\r\n1\r\n")]
+    turns += [(CLIENT, command("SET", "a", "2")), (SERVER, b"+OK\r\n")]
+    turns += [(CLIENT, command("INCR", "a")), (CLIENT, command("LLEN", "b"))]
+    turns += [
+        (SERVER, b":3\r\n"),
+        (SERVER, b"-WRONGTYPE\r\n"),
+        (CLIENT, command("PING")),
+        (SERVER, b"+PONG\r\n"),
+    ]
+    found = [("GET", 0), ("LLEN", None), ("PING", 0)]
+    assert calls_without(tmp_path, {2, 4}, *turns) == found
+
+
+def test_replies_that_were_switched_off_unseen_are_not_waited_for(tmp_path: Path) -> None:
+    turns = [
+        (CLIENT, command("GET", "a")),
+        (SERVER, b"$1\r\n1\r\n"),
+        (CLIENT, command("CLIENT", "REPLY", "OFF")),
+    ]
+    turns += [
+        (CLIENT, command("SET", "a", "2")),
+        (CLIENT, command("CLIENT", "REPLY", "ON")),
+        (SERVER, b"+OK\r\n"),
+    ]
+    turns += [(CLIENT, command("INCR", "a")), (SERVER, b"-ERR\r\n")]
+    found = [("GET", 0), ("SET", None), ("CLIENT REPLY", None), ("INCR", 1)]
+    assert calls_without(tmp_path, {2}, *turns) == found
 
 
 def test_classes_hold_the_name_space_of_a_key_and_no_value() -> None:

@@ -165,6 +165,7 @@ struct Exchange {
     std::uint64_t lost_begin = 0;  // last loss in the stream to the client that hid message borders
     std::uint64_t lost_end = 0;
     std::uint64_t request_lost_begin = 0;  // last such loss in the stream to the server; 0 none
+    std::uint64_t request_lost_end = 0;
     std::uint64_t answers_at_request_loss =
         0;                            // bytes to the client that the lost ones cannot have asked for
     std::uint64_t mean_answer = 0;    // bytes of a response, running mean

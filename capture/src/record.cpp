@@ -199,6 +199,7 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
         exchange_->lost_end = end;
     } else {
         if (!more) exchange_->request_lost_begin = begin;
+        exchange_->request_lost_end = end;
         exchange_->answers_at_request_loss = exchange_->at(Direction::to_client).delivered;
     }
 }

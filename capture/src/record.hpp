@@ -105,6 +105,15 @@ public:
     }
     // From here on the dissector tells after a loss which requests have no answer that can be told.
     void dissector_pairs() noexcept { exchange_->dissector_pairs = true; }
+    // The server had received all lost requests when it sent the byte `at`.
+    bool lost_requests_received(std::uint64_t at) const noexcept {
+        return ack_of_byte(window_.base + at) >= exchange_->request_lost_end;
+    }
+    // Whatever was lost of the server's bytes had been read when the oldest open request was sent: its answer is not among
+    // them.
+    bool front_asked_behind_loss() const noexcept {
+        return exchange_->requests.front().peer_ack >= exchange_->lost_end;
+    }
     // The protocol itself told which requests are answered: the next answer is the oldest open request's, whatever
     // was lost before.
     void answers_in_step() noexcept {

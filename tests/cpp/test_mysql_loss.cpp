@@ -146,6 +146,22 @@ void a_lost_command_leaves_an_orphan() {
                  "lost command");
 }
 
+void a_lost_answer_to_prepare_is_not_seen_in_an_ok_with_text() {
+    const std::string changed = packets(1, {ok() + "(Rows matched: 1"});
+    const std::string execute = command(0x17, le(0xFFFFFFFF, 4) + le(0, 1) + le(1, 4));
+    const std::string prepared = prepare_ok(7, 0, 0, false);
+    Tap tap;
+    tap.play(after(connected(),
+                   {up(command(0x16, "UPDATE t")), up(execute), up(execute), lost_down(prepared.size()),
+                    down(changed), down(changed), up(command(0x0E)), down(ok_answer)}))
+        .finish();
+    const std::string lines = lines_from(tap.messages(), 6);
+    const std::string size = "bytes " + std::to_string(changed.size());
+    expect(lines.find("status 0 flags 64 " + size + " at 8-8 answers 4") != std::string::npos &&
+               lines.find("status 0 " + size + " at 9-9 answers 5") != std::string::npos,
+           "answers to both executions:\n" + lines);
+}
+
 }  // namespace
 
 int main() {
@@ -157,5 +173,6 @@ int main() {
     a_lost_head_keeps_the_end_of_the_answer();
     a_loss_inside_a_query_keeps_the_query();
     a_lost_command_leaves_an_orphan();
+    a_lost_answer_to_prepare_is_not_seen_in_an_ok_with_text();
     return failures == 0 ? 0 : 1;
 }

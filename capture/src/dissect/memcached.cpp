@@ -259,6 +259,7 @@ Parsed MemcachedDissector::parse(Direction direction, Bytes bytes, Recorder& rec
 void MemcachedDissector::begin(MessageKind kind, std::uint32_t tag, Recorder& recorder) {
     request_ = recorder.begin(Direction::to_server, kind, 0, tag);
     if (in_step_ || kind != MessageKind::request || !heard_since_ || recorder.open_requests() != 1) return;
+    if (!recorder.front_asked_behind_loss()) return;  // its answer may be among what was lost
     in_step_ = true;
     if (answer_ != kNoMessage) recorder.end(answer_, 0);  // what was lost took its end
     answer_ = kNoMessage;
@@ -329,7 +330,7 @@ Parsed MemcachedDissector::text_request(std::string_view line, std::size_t line_
 // After a loss text answers are passed over until it is known again whose they are.
 bool MemcachedDissector::out_of_step(Bytes, Recorder& recorder) {
     if (in_step_) return false;
-    heard_since_ = true;
+    heard_since_ = recorder.lost_requests_received(0);
     recorder.remainder(Direction::to_client, "memcached.answers_not_told_apart");
     while (recorder.front_received(0)) recorder.give_up_request();
     return true;

@@ -357,8 +357,9 @@ bool MysqlDissector::find_answer(Bytes bytes, std::size_t& pos, const OffsetMap&
     recorder.remainder(Direction::to_client, "mysql.resynchronisation");
     const Bytes rest = bytes.subspan(pos);
     if (command_since_loss_) answer_row_ = kNoMessage;  // the client went on: that answer was over
-    const bool start = opens_answer(rest) && (rest[3] == 1 || compressed_);
-    if (start && recorder.has_request() && answer_row_ == kNoMessage) return true;
+    const bool auth = phase_ == Phase::auth;            // its packets can be read one by one
+    const bool start = opens_answer(rest) && (rest[3] == 1 || compressed_ || auth);
+    if (start && recorder.has_request() && (answer_row_ == kNoMessage || auth)) return true;
     if (!recorder.has_request() && answer_row_ == kNoMessage) return false;
 
     const std::size_t at = find_chain(bytes, pos);

@@ -15,6 +15,7 @@ constexpr std::uint8_t kTokenRows = 4;      // rows of an answer that give resul
 constexpr std::uint8_t kResultTokens = 16;  // result tokens of an answer
 constexpr std::size_t kMaxTokenBytes = 64;  // longer values give none
 constexpr std::size_t kRowPrefix = 1024;    // bytes of a row that are looked at
+constexpr std::size_t kPrepareOk = 12;      // answer to a PREPARE; one more where metadata is optional
 constexpr std::size_t kTerminator = 9;      // EOF is shorter than this
 constexpr std::uint8_t kTypeUnknown = 0xFF;
 
@@ -177,12 +178,15 @@ bool MysqlDissector::first_packet(std::uint32_t length, Bytes payload, Recorder&
             recorder.set_status(answer_row_, 0);
             return true;
         case Command::stmt_prepare:
-            return prepare_ok(length, payload, recorder);
+            // Behind a loss the command may be another one.
+            if (!uncertain_ || length == kPrepareOk || length == kPrepareOk + 1)
+                return prepare_ok(length, payload, recorder);
+            break;
         default:
             break;
     }
-    if (command == Command::unknown && length == 12 && payload[0] == kOk && payload.size() >= 12 &&
-        payload[9] == 0) {
+    if (command == Command::unknown && length == kPrepareOk && payload[0] == kOk &&
+        payload.size() >= kPrepareOk && payload[9] == 0) {
         return prepare_ok(length, payload, recorder);  // an OK of this length would need a text of five bytes
     }
     switch (payload[0]) {

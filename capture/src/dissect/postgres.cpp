@@ -175,6 +175,9 @@ void PostgresDissector::lose(Direction direction, Recorder& recorder) {
         extendable_ = false;
         ++session_->group;
         session_->request_lost = true;
+        // A Parse of the names that are used again and again may be among the lost bytes.
+        session_->statements.close({});
+        session_->portals.close({});
     }
     // With several requests on the way nothing but a ReadyForQuery tells which of them an answer belongs to.
     if (!several) return;

@@ -177,7 +177,7 @@ void PostgresDissector::server_message(char type, std::uint32_t, Bytes body, std
         const UnitKind kind = kind_of(recorder.front_tag(0));
         await_ready_ = kind == UnitKind::unknown || kind == UnitKind::synced;
     }
-    if (type == server::ready) session_->request_lost = false;
+    if (type == server::ready && recorder.lost_requests_received(at)) session_->request_lost = false;
     if (await_ready_) [[unlikely]] {
         recorder.remainder(Direction::to_client, "postgres.answers_not_told_apart");
         if (type == server::ready) ready_after_loss(at, recorder);

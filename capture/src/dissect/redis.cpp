@@ -191,7 +191,13 @@ Parsed RedisDissector::array_head(Bytes bytes, Recorder& recorder) {
         std::string_view word;
         if (last.empty() || !take_line(last, line, size) || last.size() < size + 2) return wait(last, kMost);
         word = as_text(last.subspan(size, 2));
-        silent_ = equals_folded(word, "of") ? 2 : equals_folded(word, "sk") ? 3 : 0;
+        const bool on = equals_folded(word, "on");
+        if (on && silent_ == 0 && recorder.has_request()) {
+            // The command that switched replies off was lost: the requests since then get none.
+            lose(recorder);
+            heard_since_ = false;
+        }
+        silent_ = on ? 0 : equals_folded(word, "of") ? 2 : equals_folded(word, "sk") ? 3 : 0;
         if (silent_ == 2) recorder.count("redis.replies_switched_off");
     }
     begin_command(name, 0, recorder);
@@ -218,6 +224,7 @@ void RedisDissector::begin_command(std::string_view name, std::uint64_t at, Reco
     if ((traits & subscribes) != 0) subscribed_ = true;
     index_ = 1;
     if (in_step_ || silent || !heard_since_ || recorder.open_requests() != 1) return;
+    if (!recorder.front_asked_behind_loss()) return;  // its answer may be among what was lost
     in_step_ = true;
     if (reply_ != kNoMessage) recorder.end(reply_, 0);  // what was lost took its end
     reply_ = kNoMessage;
@@ -315,7 +322,7 @@ Parsed RedisDissector::reply(Bytes bytes, Recorder& recorder) {
         const std::string_view text = as_text(bytes);
         const bool push = text.starts_with('>') || text.starts_with("*3\r\n$7\r\nmessage\r\n");
         if (!push || (!subscribed_ && text[0] != '>')) {
-            heard_since_ = true;
+            heard_since_ = recorder.lost_requests_received(0);
             recorder.remainder(Direction::to_client, "redis.answers_not_told_apart");
             while (recorder.front_received(0)) recorder.give_up_request();
             return {Step::ok, bytes.size()};
