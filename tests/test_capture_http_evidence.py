@@ -21,6 +21,8 @@ ROUTES = [
     ("/bb/story/5?page=1&story=3", "GET /bb/story/{n} ?page&story"),
     ("/a/123e4567-e89b-12d3-a456-426614174000", "GET /a/{uuid}"),
     ("/a/0123456789abcdef0123", "GET /a/{hex}"),
+    ("/commit/3f2a9bc/C0FFEE42", "GET /commit/{hex}/{hex}"),
+    ("/defaced/a1b2c3/abc12345g", "GET /defaced/a1b2c3/abc12345g"),
     ("/a/Zx3K9d0aQpL2mN8vB7cT/x", "GET /a/{id}/x"),
     ("/story-of-the-year-2024-part-2", "GET /story-of-the-year-2024-part-2"),
     ("/news/2026-11-21/x", "GET /news/{date}/x"),

@@ -100,6 +100,20 @@ def test_classes_statuses_and_keys(tmp_path: Path) -> None:
     assert [len(values) for values in numbers] == [1, 2, 0]
 
 
+def test_a_dump_of_all_keys_is_one_answer(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, b"get user:42\r\nlru_crawler metadump all\r\nlru_crawler mgdump 1,2\r\n"),
+        (SERVER, b"END\r\nkey=a exp=-1 la=9 cas=2 fetch=no cls=1 size=65\nkey=b exp=-1 la=9\nEND\r\n"),
+        (SERVER, b"mg a\r\nmg b\r\nEN\r\n"),
+        (CLIENT, b"lru_crawler metadump all\r\nlru_crawler crawl all\r\nmg a\r\n"),
+        (SERVER, b"BUSY currently processing crawler request\r\nOK\r\nEN\r\n"),
+    )
+    crawler = "lru_crawler"
+    statuses = [("get user:*", 1), (crawler, 0), (crawler, 0), (crawler, 0x85), (crawler, 0), ("mg", 1)]
+    assert calls(tables) == statuses
+
+
 def test_binary_answers_find_their_request_by_opcode_and_opaque(tmp_path: Path) -> None:
     asked = b"".join(packet(0x80, 0, b"k", opaque=n) for n in range(1, 6))
     answers = [packet(0x81, 0, b"", b"value", opaque=n) for n in range(1, 6)]

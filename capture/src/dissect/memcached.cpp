@@ -23,7 +23,7 @@ constexpr std::uint8_t kRequestMagic = 0x80, kResponseMagic = 0x81;
 constexpr std::uint8_t kOpGet = 0x00, kOpStat = 0x10, kOpSaslFirst = 0x20, kOpSaslLast = 0x22, kOpLast = 0x47;
 
 // How the answer to a text command ends. Binary requests have the tag opcode | opaque << 8.
-enum Tag : std::uint32_t { kLine, kValues, kStatistics, kNoop };
+enum Tag : std::uint32_t { kLine, kValues, kStatistics, kNoop, kDump };
 
 enum Shape : std::uint8_t {
     retrieve,   // key ...: values up to END
@@ -37,6 +37,7 @@ enum Shape : std::uint8_t {
     meta,        // key flags
     meta_store,  // key size flags: a block follows
     noop,
+    crawler,  // metadump or mgdump: a line for each item
 };
 
 struct Command {
@@ -45,17 +46,38 @@ struct Command {
 };
 
 constexpr auto kCommands = std::to_array<Command>({
-    {"get", retrieve},   {"gets", retrieve},     {"gat", retrieve2},
-    {"gats", retrieve2}, {"set", store},         {"add", store},
-    {"replace", store},  {"append", store},      {"prepend", store},
-    {"cas", store},      {"delete", keyed},      {"incr", keyed},
-    {"decr", keyed},     {"touch", keyed},       {"mg", meta},
-    {"md", meta},        {"ma", meta},           {"me", meta},
-    {"ms", meta_store},  {"mn", noop},           {"stats", statistics},
-    {"version", plain},  {"verbosity", plain},   {"flush_all", plain},
-    {"quit", quit},      {"watch", watch},       {"slabs", plain},
-    {"lru", plain},      {"lru_crawler", plain}, {"cache_memlimit", plain},
-    {"shutdown", plain}, {"misbehave", plain},
+    {"get", retrieve},
+    {"gets", retrieve},
+    {"gat", retrieve2},
+    {"gats", retrieve2},
+    {"set", store},
+    {"add", store},
+    {"replace", store},
+    {"append", store},
+    {"prepend", store},
+    {"cas", store},
+    {"delete", keyed},
+    {"incr", keyed},
+    {"decr", keyed},
+    {"touch", keyed},
+    {"mg", meta},
+    {"md", meta},
+    {"ma", meta},
+    {"me", meta},
+    {"ms", meta_store},
+    {"mn", noop},
+    {"stats", statistics},
+    {"version", plain},
+    {"verbosity", plain},
+    {"flush_all", plain},
+    {"quit", quit},
+    {"watch", watch},
+    {"slabs", plain},
+    {"lru", plain},
+    {"lru_crawler", crawler},
+    {"cache_memlimit", plain},
+    {"shutdown", plain},
+    {"misbehave", plain},
 });
 
 // Names of binary opcodes; quiet ones end with Q.
@@ -141,6 +163,7 @@ bool is_command_line(std::string_view line) noexcept {
             return command->name == "version" && line.empty();
         case quit:
         case watch:
+        case crawler:
             return false;
     }
     return false;
@@ -180,7 +203,9 @@ constexpr auto kOutcomes = std::to_array<Outcome>({
     {"NS", 5},
     {"ERROR", 0x81},
     {"SERVER_ERROR", 0x84},
+    {"BUSY", 0x85},
 });
+constexpr std::string_view kDumpEnd = "EN";  // of mgdump; a miss elsewhere
 constexpr std::int32_t kMiss = 1;
 
 bool is_error(std::int32_t status) noexcept { return status > 2 && status != 5; }
@@ -299,9 +324,11 @@ Parsed MemcachedDissector::text_request(std::string_view line, std::size_t line_
     if (is_meta)
         for (std::string_view left = options; !left.empty();) quiet |= take_word(left) == "q";
 
+    const bool dumps = shape == crawler && (rest.starts_with("metadump") || rest.starts_with("mgdump"));
     const std::uint32_t tag = shape == retrieve || shape == retrieve2 ? kValues
                               : shape == statistics                   ? kStatistics
                               : shape == noop                         ? kNoop
+                              : dumps                                 ? kDump
                                                                       : kLine;
     begin(quiet ? MessageKind::one_way : MessageKind::request, tag, recorder);
     thread_local std::string text;
@@ -369,10 +396,11 @@ Parsed MemcachedDissector::text_answer(std::string_view line, std::size_t line_s
         ++found_;
         return {Step::ok, next};
     }
-    if (word == "STAT") return {Step::ok, next};
+    if (word == "STAT" || (tag == kDump && (word == "mg" || word.starts_with("key="))))
+        return {Step::ok, next};
     std::int32_t status = tag == kValues && word == "END" && found_ == 0 ? kMiss : 0;
     for (const Outcome& outcome : kOutcomes)
-        if (outcome.word == word) status = outcome.status;
+        if (outcome.word == word && !(tag == kDump && word == kDumpEnd)) status = outcome.status;
     recorder.set_status(answer_, status);
     if (is_error(status)) recorder.add_flags(answer_, message_flag::error);
     end_answer(next, recorder);

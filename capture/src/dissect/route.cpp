@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kMaxNames = 24;        // query parameters in a class text; what follows is "&..."
 constexpr std::size_t kMaxParameters = 128;  // tokens of one query string or form
 constexpr std::size_t kMaxSegments = 64;
+constexpr std::size_t kShortHash = 7, kSurelyHash = 16;  // hexadecimal digits
 
 struct Target {
     std::string_view path;
@@ -63,6 +64,12 @@ bool is_date(std::string_view text) noexcept {
     return all_digits(text.substr(0, 4)) && all_digits(text.substr(5, 2)) && all_digits(text.substr(8, 2));
 }
 
+// A hash, also one that was cut short, such as that of a commit. Words of these letters have no digit.
+bool is_hash(std::string_view text) noexcept {
+    if (!std::all_of(text.begin(), text.end(), is_hex)) return false;
+    return text.size() >= kSurelyHash || std::any_of(text.begin(), text.end(), is_digit);
+}
+
 // Placeholder of a path segment that varies, or nothing. "12.html" keeps its suffix.
 std::string_view placeholder(std::string_view segment, std::string_view& suffix) noexcept {
     suffix = {};
@@ -79,9 +86,10 @@ std::string_view placeholder(std::string_view segment, std::string_view& suffix)
             return "{date}";
         }
     }
+    if (segment.size() < kShortHash) return {};
+    if (is_hash(segment)) return "{hex}";
     if (segment.size() < 16) return {};
     if (is_uuid(segment)) return "{uuid}";
-    if (std::all_of(segment.begin(), segment.end(), is_hex)) return "{hex}";
     return looks_like_id(segment) ? "{id}" : std::string_view{};
 }
 
@@ -235,7 +243,8 @@ void read_path(Recorder& recorder, MessageRef ref, std::string_view path, ClassT
         }
         if (!shape.empty()) {
             const std::string_view value = plain.substr(0, plain.size() - suffix.size());
-            const bool number = shape == "{n}", is_id = !number && shape != "{date}";
+            const bool number = shape == "{n}",
+                       is_id = value.size() >= kSurelyHash && !number && shape != "{date}";
             recorder.token(ref, kPathSegmentSlot + static_cast<std::uint32_t>(index),
                            number ? TokenKind::number : TokenKind::text, as_bytes(value), is_id);
             if (is_id) ids.note(value);

@@ -95,16 +95,25 @@ protected:
         return true;
     }
 
-    // Of a function of values, such as UUID_TO_BIN(?); p_ at the parenthesis.
+    // Of a function of values, such as UUID_TO_BIN(?) and CAST(? AS CHAR(36)); p_ at the parenthesis.
     bool arguments(int calls) {
         do {
             p_ = behind_blanks(p_ + 1);
             if (p_ >= end_ || !element(calls) || (!kMysql && !casts())) return false;
             p_ = behind_blanks(p_);
+            if (p_ < end_ && is(*p_, kIdent) && !converted()) return false;
         } while (p_ < end_ && *p_ == ',');
         if (p_ >= end_ || *p_ != ')') return false;
         ++p_;
         return true;
+    }
+
+    // AS TYPE, USING CHARSET.
+    bool converted() noexcept {
+        const char* to = p_;
+        while (to < end_ && is(*to, kIdent)) ++to;
+        const auto size = static_cast<std::size_t>(to - p_);
+        return (equals_folded(p_, size, "as") || equals_folded(p_, size, "using")) && type(to);
     }
 
     // DATE '2026-11-21' and the like.
@@ -117,7 +126,11 @@ protected:
     // what follows is more than a type.
     bool casts() noexcept {
         const char* p = behind_blanks(p_);
-        if (end_ - p < 3 || p[0] != ':' || p[1] != ':') return true;
+        return end_ - p < 3 || p[0] != ':' || p[1] != ':' || type(p);
+    }
+
+    // The name of a type from `p` up to what ends a value of a list.
+    bool type(const char* p) noexcept {
         int depth = 0;
         for (; p < end_; ++p) {
             const char c = *p;

@@ -97,12 +97,13 @@ private:
 
     // ---- lists ------------------------------------------------------------------------------------------------
 
-    enum class List : std::uint8_t { none, in, values };
+    enum class List : std::uint8_t { none, in, values, values_row };
     static constexpr int kMostCalls = 3;  // of functions inside one another, in a list that is folded
 
     List list_before() const noexcept {
         const char* to = without_blank(out_);
         const char last = lower(to[-1]);
+        if (last == 'w') return row_behind_values(to) ? List::values_row : List::none;
         if (last != 'n' && last != 's' && last != 'e') return List::none;
         const char* word = word_before(to);
         if (word > base_ && (word[-1] == '.' || word[-1] == '@')) return List::none;
@@ -112,13 +113,23 @@ private:
         return List::none;
     }
 
+    // VALUES ROW(1, 2), ROW(3, 4): is `to` behind such a ROW?
+    bool row_behind_values(const char* to) const noexcept {
+        const char* word = word_before(to);
+        if (!equals_folded(word, static_cast<std::size_t>(to - word), "row")) return false;
+        to = without_blank(word);
+        word = word_before(to);
+        return equals_folded(word, static_cast<std::size_t>(to - word), "values");
+    }
+
     void open() {
         if (depth_ > 0) ++depth_;
         const List kind = list_before();
         if (kind == List::none) return copy_one();
-        if (kind == List::values) {
+        if (kind != List::in) {
             if (depth_ > 0) return copy_one();
             row_kept_ = nullptr;
+            row_ = kind == List::values ? out_ : base_ + (word_before(without_blank(out_)) - base_);
             return row();
         }
         if (!try_list(List::in)) return copy_one();
@@ -143,9 +154,8 @@ private:
         copy_one();
     }
 
-    // A row behind VALUES, p_ at its opening parenthesis.
+    // A row behind VALUES, p_ at its opening parenthesis. Its output begins at row_.
     void row() {
-        row_ = out_;
         if (try_list(List::values)) return after_row();
         depth_ = 1;
         close_ = ')';
@@ -196,11 +206,14 @@ private:
                 if (cut_) p_ = end_;
                 return;
             }
-            if (*q != '(') return;
+            const char* const word = q;
+            if (end_ - q > 3 && equals_folded(q, 3, "row")) q = behind_blanks(q + 3);
+            if (q >= end_ || *q != '(') return;
             put(',');
             put(' ');
-            p_ = q;
             row_ = out_;
+            if (q != word) copy_run(word, word + 3);
+            p_ = q;
             if (!try_list(List::values)) {
                 depth_ = 1;
                 close_ = ')';
