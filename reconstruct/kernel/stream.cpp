@@ -67,21 +67,16 @@ NodeStream::NodeStream(const Options& options, const StretchOptions& stretch, co
 
 NodeStream::~NodeStream() = default;
 
-std::int32_t NodeStream::intern(KeyMap& classes, std::int64_t cls, std::int32_t& count) const {
+std::int32_t NodeStream::intern(KeyMap& classes, std::int64_t cls) const {
     const auto key = static_cast<std::uint64_t>(cls) + 1;
-    if (classes.size() >= kMaxClasses) {
-        const auto at = classes.find(key);
-        if (at == kNone) count = kMaxClasses + 1;
-        return at == kNone ? kMaxClasses : at;
-    }
-    const auto at = classes.insert(key);
-    count = std::max(count, at + 1);
-    return at;
+    if (classes.size() < kMaxClasses) return classes.insert(key);
+    const auto at = classes.find(key);
+    return at == kNone ? kMaxClasses : at;
 }
 
 void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
     for (const auto cls : parents.cls) {
-        parent_cls_.push_back(intern(parent_classes_, cls, n_parent_classes_));
+        parent_cls_.push_back(intern(parent_classes_, cls));
         parent_row_.push_back(parents_pushed_++);
     }
     append(arrive_, parents.arrive);
@@ -93,9 +88,7 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
         response_begin_.push_back(answered ? parents.response_begin[p] : depart_.back());
     }
     parent_tokens_.append(parents.tokens);
-    for (const auto cls : children.cls) {
-        child_cls_.push_back(intern(child_classes_, cls, n_child_classes_));
-    }
+    for (const auto cls : children.cls) child_cls_.push_back(intern(child_classes_, cls));
     append(child_conn_, children.conn);
     append(child_as_parent_, children.as_parent);
     child_as_parent_.resize(child_conn_.size(), -1);
@@ -231,9 +224,12 @@ NodeStream::Border NodeStream::next_border(bool finished) const {
 
 void NodeStream::advance(Time now) {
     now_ = std::max(now_, now);
+    forget_idle();
     if (!matcher_) count_candidates(false);
-    for (Border border = next_border(false); border.known && !stop_; border = next_border(false))
+    for (Border border = next_border(false); border.known && !stop_; border = next_border(false)) {
         match(border);
+        forget_idle();
+    }
 }
 
 void NodeStream::finish() {
@@ -242,7 +238,10 @@ void NodeStream::finish() {
     }
     advance(now_);
     if (!matcher_) count_candidates(true);
-    for (Border border = next_border(true); border.known && !stop_; border = next_border(true)) match(border);
+    for (Border border = next_border(true); border.known && !stop_; border = next_border(true)) {
+        match(border);
+        forget_idle();
+    }
 }
 
 Links NodeStream::take() { return std::exchange(decided_, {}); }
@@ -300,6 +299,11 @@ void NodeStream::match(const Border& border) {
         static_cast<std::size_t>(std::upper_bound(arrive_.begin(), arrive_.end(),
                                                   border.end > 0 ? begin_[border.end - 1] + kSlack : 0) -
                                  arrive_.begin());
+    // Classes of the rows that are looked at: what else was pushed depends on the chunks.
+    for (std::size_t p = 0; p < parents; ++p)
+        n_parent_classes_ = std::max(n_parent_classes_, parent_cls_[p] + 1);
+    for (std::size_t c = 0; c < border.end; ++c)
+        n_child_classes_ = std::max(n_child_classes_, child_cls_[c] + 1);
     if (!matcher_ || n_parent_classes_ > capacity_parents_ || n_child_classes_ > capacity_children_) {
         capacity_parents_ = with_room(n_parent_classes_);
         capacity_children_ = with_room(n_child_classes_);
@@ -309,6 +313,12 @@ void NodeStream::match(const Border& border) {
     // How a parent ends that is still there at the horizon is not known yet.
     std::vector<std::uint8_t> answered(parents);
     for (std::size_t p = 0; p < parents; ++p) answered[p] = answered_[p] && depart_[p] < border.horizon;
+    // Who waited for an answer for too long before the stretch begins makes none of its children.
+    std::vector<Time> departs(depart_.begin(), depart_.begin() + static_cast<std::ptrdiff_t>(parents));
+    for (std::size_t p = 0; p < parents && decided < border.end; ++p) {
+        if (departs[p] >= kForever && arrive_[p] < begin_[decided] - stretch_.patience_ns)
+            departs[p] = arrive_[p] + stretch_.patience_ns;
+    }
     const auto conns = connections(border);
     const std::vector<std::int32_t> no_conns(parents, 0);
     auto first = [&](const auto& column, std::size_t n) { return std::span(column).first(n); };
@@ -318,7 +328,7 @@ void NodeStream::match(const Border& border) {
                        first(arrive_, parents),
                        first(request_end_, parents),
                        first(response_begin_, parents),
-                       first(depart_, parents),
+                       departs,
                        answered,
                        parent_tokens_.view(),
                        capacity_parents_};
@@ -351,6 +361,55 @@ void NodeStream::match(const Border& border) {
     compact(border, answer.parent);
 }
 
+void NodeStream::keep_parents(const std::vector<std::uint32_t>& rows) {
+    keep_rows(parent_cls_, rows);
+    keep_rows(parent_row_, rows);
+    for (auto* column : {&arrive_, &request_end_, &response_begin_, &depart_}) keep_rows(*column, rows);
+    keep_rows(answered_, rows);
+    parent_tokens_.keep(rows);
+}
+
+void NodeStream::keep_children(const std::vector<std::uint32_t>& rows) {
+    keep_rows(child_cls_, rows);
+    keep_rows(child_conn_, rows);
+    keep_rows(child_as_parent_, rows);
+    for (auto* column : {&begin_, &child_response_begin_, &end_}) keep_rows(*column, rows);
+    child_tokens_.keep(rows);
+    child_results_.keep(rows);
+}
+
+// Drops the parents that were gone long before the next child began, or begins at the earliest. It may come at any time
+// between two stretches: what it drops before the next one does not depend on that.
+void NodeStream::forget_idle() {
+    if (arrive_.empty() || (!matcher_ && counted_ > 0)) return;
+    const auto decided = decided_parent_.size();
+    const Time before = (decided < begin_.size() ? begin_[decided] : now_) - stretch_.idle_ns;
+    const auto idle = [&](std::size_t p) {
+        return depart_[p] < kForever ? depart_[p] < before : arrive_[p] < before - stretch_.patience_ns;
+    };
+    std::vector<std::uint32_t> kept;
+    std::vector<std::int32_t> moved(arrive_.size(), kNone);
+    for (std::size_t p = 0; p < arrive_.size(); ++p) {
+        if (idle(p)) continue;
+        moved[p] = static_cast<std::int32_t>(kept.size());
+        kept.push_back(static_cast<std::uint32_t>(p));
+    }
+    if (kept.size() == arrive_.size()) return;
+    for (std::size_t p = 0; p < arrive_.size(); ++p)
+        counters_.parents_given_up += moved[p] == kNone && depart_[p] >= kForever;
+    std::vector<std::uint32_t> children;
+    std::vector<std::int32_t> parents;
+    for (std::size_t c = 0; c < begin_.size(); ++c) {
+        const auto p = c < decided ? moved[static_cast<std::size_t>(decided_parent_[c])] : kNone;
+        if (c < decided && p == kNone) continue;
+        children.push_back(static_cast<std::uint32_t>(c));
+        if (c < decided) parents.push_back(p);
+    }
+    keep_parents(kept);
+    keep_children(children);
+    decided_parent_ = std::move(parents);
+}
+
 // Drops what no later stretch needs.
 void NodeStream::compact(const Border& border, const std::vector<std::int32_t>& parent_of) {
     from_ = border.at;
@@ -366,11 +425,7 @@ void NodeStream::compact(const Border& border, const std::vector<std::int32_t>& 
         moved[p] = static_cast<std::int32_t>(kept.size());
         kept.push_back(static_cast<std::uint32_t>(p));
     }
-    keep_rows(parent_cls_, kept);
-    keep_rows(parent_row_, kept);
-    for (auto* column : {&arrive_, &request_end_, &response_begin_, &depart_}) keep_rows(*column, kept);
-    keep_rows(answered_, kept);
-    parent_tokens_.keep(kept);
+    keep_parents(kept);
 
     const auto open = kept.size();
     std::vector<std::size_t> carried(open, 0);
@@ -386,12 +441,7 @@ void NodeStream::compact(const Border& border, const std::vector<std::int32_t>& 
     std::reverse(parents.begin(), parents.end());
     decided_parent_ = std::move(parents);
     for (std::size_t c = border.settled; c < n; ++c) children.push_back(static_cast<std::uint32_t>(c));
-    keep_rows(child_cls_, children);
-    keep_rows(child_conn_, children);
-    keep_rows(child_as_parent_, children);
-    for (auto* column : {&begin_, &child_response_begin_, &end_}) keep_rows(*column, children);
-    child_tokens_.keep(children);
-    child_results_.keep(children);
+    keep_children(children);
 }
 
 }  // namespace tapscope::match

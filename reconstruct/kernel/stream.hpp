@@ -5,7 +5,8 @@
 // border are rows of both stretches, with their latest children, which are decided. A stretch is matched together with
 // the beginning of the next one, so that what it decides last has seen what follows.
 //
-// What is kept: the rows of one stretch, the parents that are open, and the model.
+// What is kept: the rows of one stretch, the parents that are open, and the model. While a node makes no calls, those
+// that it serves are kept for a while.
 #pragma once
 
 #include <atomic>
@@ -32,7 +33,8 @@ struct StretchOptions {
     Time length_ns = 30'000'000'000;     // or this,
     Time ahead_ns = 5'000'000'000;       // or this
     Time patience_ns = 120'000'000'000;  // after which an unanswered parent makes no more children
-    std::size_t carried = 16;            // latest children of an open parent that the next stretch sees
+    Time idle_ns = 60'000'000'000;  // so long before the first child of a stretch nobody has to do with it
+    std::size_t carried = 16;       // latest children of an open parent that the next stretch sees
 };
 
 // Rows that come in; every span has one element per row. Times are ns of any one origin.
@@ -103,8 +105,11 @@ private:
     Time gone_by(Time at) const noexcept;
     FirstRows first_rows(std::size_t children) const;
     void match(const Border& border);
+    void forget_idle();
+    void keep_parents(const std::vector<std::uint32_t>& rows);
+    void keep_children(const std::vector<std::uint32_t>& rows);
     void compact(const Border& border, const std::vector<std::int32_t>& parent_of);
-    std::int32_t intern(KeyMap& classes, std::int64_t cls, std::int32_t& count) const;
+    std::int32_t intern(KeyMap& classes, std::int64_t cls) const;
     // The connections of the first children in the form in which a problem wants them.
     struct Connections {
         std::vector<std::int32_t> conn, before;
@@ -120,7 +125,7 @@ private:
     std::unique_ptr<Matcher> matcher_;
     std::int32_t capacity_parents_ = 0, capacity_children_ = 0;  // classes that the matcher has room for
     KeyMap parent_classes_, child_classes_;
-    std::int32_t n_parent_classes_ = 0, n_child_classes_ = 0;
+    std::int32_t n_parent_classes_ = 0, n_child_classes_ = 0;  // of rows that were looked at
 
     // Rows that wait, and those of open parents. The first children are decided: decided_parent_.
     std::vector<std::int32_t> parent_cls_, child_cls_;
