@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "bindings.hpp"
 #include "source/live_input.hpp"
@@ -25,6 +27,7 @@ public:
     // `keys` get what pcapng files hold.
     void read_files(std::unique_ptr<MergedSources> files, std::shared_ptr<TlsKeyLog> keys) {
         files_ = std::move(files);
+        files_->do_not_wait();
         tls_keys_ = std::move(keys);
     }
     // Every packet goes to pcap files, too. All interfaces must have one link type.
@@ -90,6 +93,8 @@ public:
     }
 
 private:
+    static constexpr std::chrono::milliseconds kPause{10};  // for a pipe that is silent
+
     bool take(int milliseconds, std::uint64_t packets) {
         const Clock::time_point until = Clock::now() + std::chrono::milliseconds(milliseconds);
         do {
@@ -101,7 +106,11 @@ private:
                     files_->fill(batch_);
                     take_secrets(*files_, *tls_keys_);
                 }
-                if (batch_.empty() && !live_) return false;
+                if (batch_.empty() && !live_) {
+                    if (!files_->waiting()) return false;
+                    std::this_thread::sleep_for(kPause);
+                    continue;
+                }
             }
             const std::size_t offered = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
             const std::span<const Packet> here = std::span<const Packet>(batch_).subspan(at_, offered);

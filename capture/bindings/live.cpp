@@ -30,11 +30,13 @@ std::unique_ptr<Capture> of_interfaces(const std::vector<std::string>& interface
 }
 
 std::unique_ptr<Capture> of_files(const std::vector<std::string>& paths, const py::bytes& salt,
-                                  bool keep_text, const PortMap& port_map, const Limit& limits) {
+                                  bool keep_text, const PortMap& port_map, const Limit& limits,
+                                  const std::string& tls_keylog) {
     Settings settings = make_settings(salt, keep_text, port_map);
     set_limits(settings, limits);
     settings.limits.handed_over = true;
-    settings.tls_keys = std::make_shared<TlsKeyLog>();
+    settings.tls_keys = std::make_shared<TlsKeyLog>(tls_keylog);
+    settings.tls_keys->refresh();
     auto capture = std::make_unique<Capture>(settings);
     const py::gil_scoped_release no_gil;
     std::vector<std::unique_ptr<Source>> opened;
@@ -56,7 +58,7 @@ void define_live(py::module_& m) {
                     py::arg("handed_over"), py::arg("tls_keylog"), py::arg("tls_key_wait_ns"),
                     py::arg("dissect"))
         .def_static("of_files", &of_files, py::kw_only(), py::arg("paths"), py::arg("salt"),
-                    py::arg("keep_text"), py::arg("port_map"), py::arg("limits"));
+                    py::arg("keep_text"), py::arg("port_map"), py::arg("limits"), py::arg("tls_keylog") = "");
     m.def("drop_privileges", &drop_privileges, py::arg("user"));
 }
 

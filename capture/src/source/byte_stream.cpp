@@ -140,6 +140,7 @@ ByteStream::~ByteStream() {
 std::size_t ByteStream::read_file(std::uint8_t* to, std::size_t n) {
     while (!file_ended_) {
         if (!regular_ && !wait_for_input()) break;
+        if (waiting_) return 0;
         const ssize_t got = ::read(fd_, to, n);
         if (got > 0) {
             file_read_ += static_cast<std::uint64_t>(got);
@@ -159,6 +160,10 @@ std::size_t ByteStream::read_file(std::uint8_t* to, std::size_t n) {
 bool ByteStream::wait_for_input() {
     constexpr int wait_ms = 200;
     pollfd ready{fd_, POLLIN, 0};
+    if (!waits_) {
+        waiting_ = poll(&ready, 1, 0) <= 0;
+        return true;
+    }
     while (!file_ended_ && stop_waiting != nullptr && poll(&ready, 1, wait_ms) <= 0)
         file_ended_ = stop_waiting();
     return !file_ended_;
@@ -184,6 +189,7 @@ bool ByteStream::produce() {
         produced_ += made;
         decode_error_ = error;
         if (made > 0) return true;
+        if (waiting_ && packed_begin_ == packed_end_) return false;
         if (used == 0 && packed_begin_ == packed_end_ && file_ended_) return false;
         if (used == 0 && packed_begin_ != packed_end_) return false;
     }

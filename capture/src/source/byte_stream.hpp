@@ -48,6 +48,9 @@ public:
             if (!more()) return false;
         return true;
     }
+    // Of a pipe from now on more() reads what is there, and does not wait for more: false then, and waiting().
+    void do_not_wait() noexcept { waits_ = false; }
+    bool waiting() const noexcept { return waiting_; }
     std::uint64_t offset() const noexcept { return produced_ - size(); }  // of data() in the plain stream
     std::uint64_t file_bytes_read() const noexcept { return file_read_; }
     std::uint64_t file_size() const noexcept { return file_size_; }
@@ -67,6 +70,7 @@ private:
     std::string path_, compression_;
     int fd_ = -1;
     bool close_fd_ = false, file_ended_ = false, regular_ = false;
+    bool waits_ = true, waiting_ = false;
     std::uint64_t file_read_ = 0, file_size_ = 0, produced_ = 0;
     std::shared_ptr<Block> buffer_ = std::make_shared<Block>();
     std::vector<std::shared_ptr<Block>> blocks_;  // all that there are, when blocks were held

@@ -72,6 +72,7 @@ void MergedSources::fill(std::vector<Packet>& batch) {
         if (!lane.ended && lane.at == lane.packets.size()) {
             lane.at = 0;
             sources_[i]->fill(lane.packets);
+            if (lane.packets.empty() && sources_[i]->waiting()) return;  // it may have the next one
             lane.ended = lane.packets.empty();
             take_turns(lane);
         }
@@ -90,6 +91,15 @@ void MergedSources::fill(std::vector<Packet>& batch) {
         std::push_heap(heap.begin(), heap.end(), later);
     }
     count_late(batch);
+}
+
+void MergedSources::do_not_wait() noexcept {
+    for (const auto& source : sources_) source->do_not_wait();
+}
+
+bool MergedSources::waiting() const noexcept {
+    return std::any_of(sources_.begin(), sources_.end(),
+                       [](const auto& source) { return source->waiting(); });
 }
 
 std::uint64_t MergedSources::bytes_done() const noexcept {

@@ -29,6 +29,9 @@ public:
     MergedSources(std::vector<std::unique_ptr<Source>> sources, Counters& counters,
                   std::int64_t reorder_ns = kReorder_ns);
     void fill(std::vector<Packet>& batch);
+    // Sources that are pipes are not waited for: an empty batch is the end only if not waiting().
+    void do_not_wait() noexcept;
+    bool waiting() const noexcept;
     std::uint64_t bytes_done() const noexcept;
     std::uint64_t bytes_total() const noexcept;
     const std::vector<std::unique_ptr<Source>>& sources() const noexcept { return sources_; }

@@ -72,6 +72,9 @@ public:
     virtual ~Source() = default;
     // Replaces `batch` by the next packets (at most kBatch); leaves it empty at the end of the input.
     virtual void fill(std::vector<Packet>& batch) = 0;
+    // From now on fill() of a pipe does not wait for packets: an empty batch is the end only if not waiting().
+    virtual void do_not_wait() noexcept {}
+    virtual bool waiting() const noexcept { return false; }
     // Keeps the bytes of the last batch for as long as the result lives (see ByteStream::hold); nullptr: cannot.
     virtual std::shared_ptr<const void> hold() const noexcept { return nullptr; }
     virtual std::uint64_t bytes_done() const noexcept = 0;   // of the file as it lies on the disk

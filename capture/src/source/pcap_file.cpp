@@ -102,6 +102,7 @@ void PcapFile::fill(std::vector<Packet>& batch) {
         swapped_ ? fill_as<true>(batch) : fill_as<false>(batch);
         if (!batch.empty() || ended_) return;
         if (stream_->more()) continue;
+        if (stream_->waiting()) return;
         if (stream_->decode_error() != nullptr)
             stop("source.truncated_file", std::string(stream_->decode_error()) + "; read up to there");
         else if (stream_->size() > 0)

@@ -15,6 +15,8 @@ class PcapngFile final : public Source {
 public:
     PcapngFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, Counters& counters);
     void fill(std::vector<Packet>& batch) override;
+    void do_not_wait() noexcept override { stream_->do_not_wait(); }
+    bool waiting() const noexcept override { return stream_->waiting(); }
     std::shared_ptr<const void> hold() const noexcept override { return stream_->hold(); }
     std::uint64_t bytes_done() const noexcept override { return stream_->file_bytes_read(); }
     std::uint64_t bytes_total() const noexcept override { return stream_->file_size(); }
