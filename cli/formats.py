@@ -16,7 +16,7 @@ from tapscope.cli.manual import EXIT_MEANING
 from tapscope.report.export import EXPORTS
 from tapscope.store import codes, schema
 from tapscope.store.meanings import COLUMN_MEANING, EXPORT_COLUMN, TABLE_MEANING, VIEW_COLUMN, VIEW_MEANING
-from tapscope.store.runfile import SQL_NAME
+from tapscope.store.rows import SQL_NAME
 from tapscope.store.tables import TABLES
 
 INTRO = """# Formats
@@ -59,7 +59,9 @@ RUN_FILE = """## Run file
 One SQLite file (3.37 or later: tables are STRICT), `application_id` 0x54415053 ("TAPS"), `user_version` =
 number of the last migration. While it is written it is in WAL mode; each table is written in a transaction of
 its own, so that after an interruption what was stored is there: `meta` key `complete` is then `false` and
-`stage` names the last stage done. Integers that are called by a name, such as Protocol, are listed under
+`stage` names the last stage done. `trace --follow` writes all tables step by step, a transaction each half second, with
+`stage` `follow`, and `following` holds `seen_ns` (the latest packet) and `until_ns` (transactions that began before are
+stored); rows are then numbered as at the end, except for nodes. Integers that are called by a name, such as Protocol, are listed under
 [Codes](#codes) and in the table `code`. 64-bit hashes are stored with their bits as signed integers.
 
 A file of an older version is migrated by commands that write into it (`load-hosts`, `validate`). All others leave

@@ -30,23 +30,8 @@ from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.event_calls import replace_event_calls
 from tapscope.store.opening import Opened
 from tapscope.store.packed import LEAST_ROWS, packable, read_packed
+from tapscope.store.rows import BATCH, SQL_NAME, insert_rows, restored
 from tapscope.store.sources import source_id
-
-BATCH = 65_536  # rows per executemany: enough to hide the call, little enough not to double the memory
-
-SQL_NAME = {
-    "connections": "connection",
-    "messages": "message",
-    "evidence": "evidence",
-    "tcp_events": "tcp_event",
-    "calls": "call",
-    "nodes": "node",
-    "links": "link",
-    "traces": "trace",
-    "trace_calls": "trace_call",
-    "loads": "load",
-}
-"""Name of a contract table in SQLite (singular)."""
 
 TEXT_TABLES = ("event_load", "agreement", "span", "annotation", "host_clock")
 """Static tables with text columns, written and read by column with `write_columns` and `read_columns`."""
@@ -62,6 +47,7 @@ class RunFile:
         self.path = path
         self.write = write
         self.raw_clocks = False  # read host logs' times as they were logged (hostmon/clock_layer.py)
+        self._moment = False
         self._opened = opened
         self._connection = opened.connection
 
@@ -78,7 +64,17 @@ class RunFile:
         """Existing run file. One of an older version is brought to the latest when it is opened to `write`;
         else it stays as it is, and a copy of it is read."""
         path = Path(path)
-        return cls(path, opening.opened(path, write=write), write=write)
+        run = cls(path, opening.opened(path, write=write), write=write)
+        if not write and not run.meta("complete", False):
+            run._stand_still()
+        return run
+
+    def _stand_still(self) -> None:
+        """Somebody may be writing: what is read from here on is the file as it is now, all of one moment."""
+        self._moment = True
+        with schema.explained(self.path):
+            self._connection.execute("BEGIN")
+            self._connection.execute("SELECT count(*) FROM meta").fetchone()
 
     def __enter__(self) -> RunFile:
         return self
@@ -117,9 +113,7 @@ class RunFile:
         The whole table is replaced, or with `append` continued after its last row.
         """
         tables.check(name, table)
-        columns = [column.name for column in tables.TABLES[name]]
         count = tables.rows(table)
-        insert = f"INSERT INTO {SQL_NAME[name]} (id, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
         with self.transaction() as connection:
             if append:
                 (start,) = connection.execute(
@@ -129,11 +123,7 @@ class RunFile:
                 drop_blocks(connection, SQL_NAME[name])
                 connection.execute(f"DELETE FROM {SQL_NAME[name]}")
                 start = 0
-            values = [_storable(table[column]) for column in columns]
-            for low in range(0, count, BATCH):
-                high = min(low + BATCH, count)
-                batch = [column[low:high].tolist() for column in values]
-                connection.executemany(insert, zip(range(start + low, start + high), *batch, strict=True))
+            insert_rows(connection, name, range(start, start + count), table)
             write_blocks(connection, SQL_NAME[name], table, start)
         return count
 
@@ -159,7 +149,7 @@ class RunFile:
             cursor = self._connection.execute(query, params)
             while batch := cursor.fetchmany(BATCH):
                 for piece, column, values in zip(pieces, wanted, zip(*batch, strict=True), strict=True):
-                    piece.append(_restored(values, dtypes[column]))
+                    piece.append(restored(values, dtypes[column]))
         return {
             column: np.concatenate(piece) if piece else np.empty(0, dtypes[column])
             for column, piece in zip(wanted, pieces, strict=True)
@@ -168,7 +158,7 @@ class RunFile:
     def _read_packed(self, name: str, dtypes: Mapping[str, np.dtype[Any]]) -> tables.Table | None:
         """The same from the table's blocks, or for a large table of integers in parallel; None where neither
         applies."""
-        if self.write or not dtypes:
+        if self.write or self._moment or not dtypes:
             return None
         table = SQL_NAME[name]
         version = self.sql("PRAGMA data_version")
@@ -372,18 +362,3 @@ class RunFile:
                 "this is not a query", path=self.path, remedy="Write a SELECT.", exit_code=ExitCode.USAGE
             )
         return names, rows
-
-
-def _storable(column: NDArray[Any]) -> NDArray[Any]:
-    """SQLite integers are signed: 64-bit hashes are stored by their bits, booleans as 0 and 1."""
-    if column.dtype == np.uint64:
-        return np.ascontiguousarray(column).view(np.int64)
-    if column.dtype == np.bool_:
-        return np.ascontiguousarray(column).view(np.uint8)
-    return column
-
-
-def _restored(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    if dtype == np.uint64:
-        return np.array(values, dtype=np.int64).view(np.uint64)
-    return np.array(values, dtype=dtype)  # NULL becomes NaN in a float column

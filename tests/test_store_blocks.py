@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as arrays
 
 from tapscope.store import tables
 from tapscope.store.blocks import LAYOUT, ROWS, decode, encode
-from tapscope.store.runfile import SQL_NAME, RunFile
+from tapscope.store.rows import SQL_NAME
+from tapscope.store.runfile import RunFile
 
 COLUMNS = ", ".join(column.name for column in tables.TABLES["calls"])
 INT64 = st.integers(-(2**63), 2**63 - 1)

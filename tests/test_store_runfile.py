@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as hnp
 
 from tapscope.store import schema, tables
 from tapscope.store.errors import TapscopeError
-from tapscope.store.runfile import SQL_NAME, RunFile
+from tapscope.store.rows import SQL_NAME
+from tapscope.store.runfile import RunFile
 
 
 def table_of(name: str, count: int, seed: int = 0) -> tables.Table:
