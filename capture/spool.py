@@ -178,7 +178,7 @@ class Spool:
 
     def write(self, segment: dict[str, Any], *, last: bool = False) -> None:
         """Store what Capture.drain() returned as one segment. Raises TapscopeError."""
-        arrays, about = _arrays(segment)
+        arrays, about = arrays_of(segment)
         about |= {"session": self.session, "written_ns": time.time_ns(), "last": last}
         with _failing(self.path, "cannot be written"):
             # Classes first: a segment that is there never speaks of a class that is not.
@@ -341,7 +341,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _arrays(segment: dict[str, Any]) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
+def arrays_of(segment: dict[str, Any]) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
     """Arrays and description of what Capture.drain() returned."""
     new, again = segment["connections"], segment["connections_again"]
     arrays = {f"connections.{name}": np.concatenate([new[name], again[name]]) for name in new}
@@ -413,6 +413,16 @@ def join_segments(
         "messages": sum(about["messages"] for _, about in parts),
     }
     return joined, about
+
+
+def class_line(raw: bytes) -> tuple[int, int, tuple[int, str, str]] | None:
+    """Session, id, and protocol, text, example of a line of CLASSES; None where it is cut or damaged."""
+    try:
+        line = json.loads(raw)
+        entry = (int(line["protocol"]), str(line["text"]), str(line.get("example", "")))
+        return int(line["session"]), int(line["id"]), entry
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 @contextlib.contextmanager

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,11 @@ from numpy.typing import NDArray
 
 from tapscope.capture.read import CaptureTables, Progress
 from tapscope.capture.spool import (
+    AMENDMENTS,
     CLASSES,
     Change,
     SegmentFile,
+    class_line,
     load_segment,
     read_manifest,
     segment_files,
@@ -181,12 +182,12 @@ def _class_lines(path: Path, warnings: list[str]) -> dict[int, dict[int, tuple[i
     bad = 0
     with (path / CLASSES).open("rb") as lines:
         for raw in lines:
-            try:
-                line = json.loads(raw)
-                entry = (int(line["protocol"]), str(line["text"]), str(line.get("example", "")))
-                found.setdefault(line["session"], {})[line["id"]] = entry
-            except (ValueError, KeyError, TypeError):
+            line = class_line(raw)
+            if line is None:
                 bad += 1  # the line that a killed session did not finish
+            else:
+                session, number, entry = line
+                found.setdefault(session, {})[number] = entry
     if bad > 1:
         warnings.append(f"{path / CLASSES}: {bad} lines cannot be read. {_REMEDY}")
     return found
@@ -306,12 +307,17 @@ def _classes(
 
 def _amend(messages: Table, places: _Places, arrays: list[dict[str, NDArray[Any]]], merged: _Merged) -> None:
     """Apply amendments in their order."""
-    ids, column, change, value = (
-        np.concatenate([part[f"amendments.{name}"] for part in arrays])
-        for name in ("message", "column", "change", "value")
-    )
-    rows = places.rows(ids)
+    amendments = {
+        name: np.concatenate([part[f"amendments.{name}"] for part in arrays]) for name in AMENDMENTS
+    }
+    rows = places.rows(amendments["message"])
     merged.count("spool.references_lost", int((rows < 0).sum()), "messages")
+    amend(messages, rows, amendments)
+
+
+def amend(messages: Table, rows: Ids, amendments: Mapping[str, NDArray[Any]]) -> None:
+    """Apply amendments to these rows of messages, in their order; -1: to none."""
+    column, change, value = (amendments[name] for name in ("column", "change", "value"))
     # What comes before the last "set" of a cell does not matter. What comes behind it is of one kind per
     # column, and its order does not matter.
     cell = rows * len(TABLES["messages"]) + column

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ CONTAINED = 0.8
 """Share of a connection's calls that must lie inside calls of a node for that node to be their maker."""
 
 SLACK_NS = 50_000
-_DATABASES = (Protocol.MYSQL, Protocol.POSTGRES, Protocol.REDIS, Protocol.MEMCACHED)
+DATABASES = (Protocol.MYSQL, Protocol.POSTGRES, Protocol.REDIS, Protocol.MEMCACHED)
 
 ANSWERS_EARLY = (Protocol.CJDBC,)
 """Protocols of nodes that may answer before the calls they made are done: a C-JDBC controller sends a write
@@ -54,19 +55,22 @@ def find(
 ) -> Topology:
     """Fill `client_node` and `server_node` of the calls, and describe the nodes (METHOD section 1).
 
+    Nodes that are called come first, in the order of their addresses and ports, then the others.
     same : groups of addresses that are one server each; its node is called like the first one that is there.
     """
     conn = calls["conn"]
-    address = _stands_for(addresses, same)
+    address = stands_for(addresses, same)
     server_addr = address[connections["server_addr"][conn]]
     client_addr = address[connections["client_addr"][conn]]
     port = connections["server_port"][conn]
-    split = _split_addresses(server_addr, client_addr, calls["protocol"])
+    split = split_addresses(server_addr, client_addr, calls["protocol"])
     node_port = np.where(np.isin(server_addr, split), port, 0).astype(np.int64)
 
-    key = server_addr.astype(np.int64) << 16 | node_port
+    rank = ranks(addresses)
+    key = rank[server_addr] << 16 | node_port
     served, server_node = np.unique(key, return_inverse=True)
-    node_addr = (served >> 16).astype(np.int32)
+    of_rank = np.argsort(rank)
+    node_addr = of_rank[served >> 16].astype(np.int32)
     node_port_of = (served & 0xFFFF).astype(np.uint16)
 
     client_node = np.full(len(conn), -1, dtype=np.int32)
@@ -75,8 +79,8 @@ def find(
     def client(addr: int) -> int:
         return clients.setdefault(addr, len(served) + len(clients))
 
-    inside = _Nesting(calls, server_node)
-    for addr in np.unique(client_addr):
+    inside = Nesting(calls, server_node)
+    for addr in of_rank[np.unique(rank[client_addr])]:
         here = np.flatnonzero(node_addr == addr)
         mine = client_addr == addr
         if len(here) == 0:
@@ -106,16 +110,38 @@ def find(
     }
     names = []
     for n in range(len(nodes["addr"])):
-        name = addresses[nodes["addr"][n]]
-        if nodes["port"][n]:
-            name = f"[{name}]:{nodes['port'][n]}" if ":" in name else f"{name}:{nodes['port'][n]}"
-        if n >= len(served) and int(nodes["addr"][n]) in node_addr:
-            name = f"{name} (clients)"
-        names.append(name)
+        clients_only = n >= len(served) and int(nodes["addr"][n]) in node_addr
+        names.append(name_of(addresses[nodes["addr"][n]], int(nodes["port"][n]), clients_only))
     return Topology(nodes=nodes, names=names, calls=calls, address=address)
 
 
-def _stands_for(addresses: list[str], same: Sequence[Sequence[str]]) -> NDArray[np.int32]:
+def ranks(addresses: Sequence[str]) -> NDArray[np.int64]:
+    """Place of each address in the order of addresses, whatever the order in which a capture told them."""
+
+    def key(text: str) -> tuple[int, int, str]:
+        try:
+            address = ip_address(text)
+        except ValueError:
+            return 0, 0, text
+        return address.version, int(address), text
+
+    order = sorted(range(len(addresses)), key=lambda row: key(addresses[row]))
+    out = np.empty(len(order), dtype=np.int64)
+    out[order] = np.arange(len(order))
+    return out
+
+
+def name_of(address: str, port: int, clients_only: bool) -> str:
+    """Name of a node: its address, its listener where it has several, and what it is where others serve
+    there."""
+    name = address
+    if port:
+        name = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return f"{name} (clients)" if clients_only else name
+
+
+def stands_for(addresses: list[str], same: Sequence[Sequence[str]]) -> NDArray[np.int32]:
+    """By row of the address list: the row of its node's address (Topology.address)."""
     place = {text: row for row, text in enumerate(addresses)}
     out = np.arange(len(addresses), dtype=np.int32)
     for group in same:
@@ -124,16 +150,17 @@ def _stands_for(addresses: list[str], same: Sequence[Sequence[str]]) -> NDArray[
     return out
 
 
-def _split_addresses(
+def split_addresses(
     server_addr: NDArray[np.int32], client_addr: NDArray[np.int32], protocol: NDArray[np.uint8]
 ) -> NDArray[np.int32]:
+    """Addresses of which every listener is a node of its own."""
     split = set(np.unique(server_addr[server_addr == client_addr]).tolist())
-    database = np.isin(protocol, _DATABASES)
+    database = np.isin(protocol, DATABASES)
     split |= set(server_addr[database].tolist()) & set(server_addr[~database].tolist())
     return np.array(sorted(split), dtype=np.int32)
 
 
-class _Nesting:
+class Nesting:
     """Which calls of a node contain a given interval."""
 
     def __init__(self, calls: Table, server_node: NDArray[np.int64]) -> None:

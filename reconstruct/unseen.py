@@ -214,21 +214,37 @@ def _overlapping(calls: Table, parent: Ints, rows: Ints) -> float:
     return float((same & over).sum() / max(int(same.sum()), 1))
 
 
-def gone_by(calls: Table, connections: Table) -> Ints:
+PATIENCE_NS = 120_000_000_000
+"""A call without an answer is waited for so long; what comes later says nothing of when it was over. (The
+matcher takes it to make no more calls then: StretchOptions::patience_ns.)"""
+
+
+def side_by_side(calls: Table, connections: Table) -> Flags:
+    """Connections on which calls were in flight side by side."""
+    conn, arrive = calls["conn"], calls["arrive_ns"]
+    order = np.lexsort((arrive, conn))
+    same = conn[order[1:]] == conn[order[:-1]]
+    out = np.zeros(len(connections["closed_ns"]), dtype=np.bool_)
+    out[conn[order[1:]][same & (calls["depart_ns"][order[:-1]] > arrive[order[1:]])]] = True
+    return out
+
+
+def gone_by(calls: Table, connections: Table, shared: Flags | None = None) -> Ints:
     """When each call without an answer was over at the latest, ns; -1 where that is not known: it was when
-    the next call on its connection began, unless calls were in flight side by side there; and, where the
-    answer is known to be lost, when the connection ended. (Who was not answered may work on behind that.)"""
+    the next call on its connection began, unless calls were in flight side by side there (`shared`); and,
+    where the answer is known to be lost, when the connection ended. (Who was not answered may work on behind
+    that.)"""
     conn, arrive, depart = calls["conn"], calls["arrive_ns"], calls["depart_ns"]
     order = np.lexsort((arrive, conn))
     same = conn[order[1:]] == conn[order[:-1]]
-    shared = np.zeros(len(connections["closed_ns"]), dtype=np.bool_)
-    shared[conn[order[1:]][same & (depart[order[:-1]] > arrive[order[1:]])]] = True
+    shared = side_by_side(calls, connections) if shared is None else shared
     never = np.iinfo(np.int64).max
     behind = np.full(len(conn), never, dtype=np.int64)
     behind[order[:-1][same]] = arrive[order[1:]][same]
     closed = connections["closed_ns"][conn]
     answered = ((calls["flags"] & CallFlag.LOST_RESPONSE) != 0) & (closed >= arrive)
     out = np.minimum(np.where(shared[conn], never, behind), np.where(answered, closed, never))
+    out = np.where(out - arrive > PATIENCE_NS, never, out)
     return np.where((depart >= 0) | (out == never), -1, out).astype(np.int64)
 
 

@@ -16,10 +16,13 @@ from tapscope.store.codes import Protocol
 from tapscope.store.tables import Table
 
 CONNECTION_NAME = "connectionId"
+FIRST_LOGICAL = 2**61
+"""Far behind the rows of connections."""
 
 
 def lent_connections(calls: Table, evidence: Table) -> NDArray[np.int64]:
-    """By call: the connection that was lent for it; numbers behind those of `calls.conn` are logical ones."""
+    """By call: the connection that was lent for it; numbers from FIRST_LOGICAL on are logical ones. A logical
+    connection has the same number whichever calls are given."""
     conn = calls["conn"].astype(np.int64)
     avatica = np.flatnonzero(calls["protocol"] == Protocol.AVATICA)
     if not len(avatica):
@@ -30,6 +33,6 @@ def lent_connections(calls: Table, evidence: Table) -> NDArray[np.int64]:
     at = np.searchsorted(message, calls["request"][avatica])
     found = at < len(named)
     found[found] = message[at[found]] == calls["request"][avatica[found]]
-    _, number = np.unique(evidence["hash"][named][at[found]], return_inverse=True)
-    conn[avatica[found]] = int(conn.max()) + 1 + number
+    name = evidence["hash"][named][at[found]]
+    conn[avatica[found]] = (name % np.uint64(FIRST_LOGICAL)).astype(np.int64) + FIRST_LOGICAL
     return conn

@@ -27,8 +27,11 @@ class TokenIndex:
     hash: NDArray[np.uint64]
 
     @classmethod
-    def build(cls, evidence: Table, mode: EvidenceMode) -> tuple[TokenIndex, TokenIndex]:
-        """What requests say, and what answers say that some request says, too.
+    def build(
+        cls, evidence: Table, mode: EvidenceMode, *, whole: bool = True
+    ) -> tuple[TokenIndex, TokenIndex]:
+        """What requests say, and what answers say that some request says, too: others are never looked for.
+        Where the evidence is not the `whole` one, a request may still come: then everything that answers say.
 
         Selected by `--evidence`: timing has no tokens, noids none that look like propagated ids.
         """
@@ -38,7 +41,9 @@ class TokenIndex:
         answers = (evidence["kind"] & np.uint8(ID_LIKE - 1)) == TokenKind.RESULT
         asked = cls._of(evidence, np.flatnonzero(allowed & ~answers))
         rows = np.flatnonzero(allowed & answers)
-        return asked, cls._of(evidence, rows[np.isin(evidence["hash"][rows], asked.hash)])
+        if whole:
+            rows = rows[np.isin(evidence["hash"][rows], asked.hash)]
+        return asked, cls._of(evidence, rows)
 
     @classmethod
     def _of(cls, evidence: Table, rows: NDArray[np.int64]) -> TokenIndex:
@@ -96,7 +101,7 @@ def match_node(
     arrive, begin = calls["arrive_ns"][parents], made["arrive_ns"][children]
     base = min(int(arrive.min(initial=2**62)), int(begin.min(initial=2**62)))
     # Where the parent may answer first, a child need only begin while the parent is there.
-    early = len(parents) > 0 and bool(np.isin(calls["protocol"][parents], ANSWERS_EARLY).all())
+    early = answers_early(calls["protocol"][parents])
     own = np.full(len(calls["arrive_ns"]), -1, dtype=np.int64)  # of a node that calls itself
     own[parents] = np.arange(len(parents))
     stream = _kernel.NodeStream(**options)
@@ -108,8 +113,8 @@ def match_node(
         to_parent = _merged(arrive, begin, last)
         to_child = last - to_parent
         stream.push(
-            _parent_columns(calls, parents[at_parent:to_parent], tokens, base, gone_ns),
-            _child_columns(calls, made, children[at_child:to_child], tokens, results, base, early)
+            parent_columns(calls, parents[at_parent:to_parent], tokens, base, gone_ns),
+            child_columns(calls, made, children[at_child:to_child], tokens, results, base, early)
             | {"as_parent": own[children[at_child:to_child]]},
         )
         at_parent, at_child = to_parent, to_child
@@ -142,13 +147,19 @@ def _merged(first: NDArray[np.int64], second: NDArray[np.int64], count: int) -> 
     return low
 
 
-def _parent_columns(
+def answers_early(protocol: NDArray[np.uint8]) -> bool:
+    """Do all calls that a node serves (these) allow it to answer before what it called has answered?"""
+    return len(protocol) > 0 and bool(np.isin(protocol, ANSWERS_EARLY).all())
+
+
+def parent_columns(
     calls: Table,
     rows: NDArray[np.int64],
     tokens: TokenIndex,
     base: int,
     gone_ns: NDArray[np.int64] | None,
 ) -> Table:
+    """These rows of `calls` as parents for the kernel, times from `base` on."""
     answered = calls["depart_ns"][rows] >= 0
     gone = np.full(len(rows), -1, dtype=np.int64) if gone_ns is None else gone_ns[rows]
     gone = np.where(gone < 0, -1, gone - base)
@@ -163,7 +174,7 @@ def _parent_columns(
     }
 
 
-def _child_columns(
+def child_columns(
     calls: Table,
     made: Table,
     rows: NDArray[np.int64],
@@ -172,6 +183,7 @@ def _child_columns(
     base: int,
     early: bool,
 ) -> Table:
+    """These rows of `calls` as children for the kernel; `made` and `early`: see match_node."""
     answered = made["depart_ns"][rows] >= 0
     asked = made["request_end_ns"][rows]
     answer_due = made["arrive_ns" if early else "response_begin_ns"][rows]
