@@ -10,20 +10,19 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tapscope.cli.output import Progress, note
 from tapscope.cli.pipeline import TraceOptions, port_codes, trace
+from tapscope.cli.signals import asked_to_stop
 from tapscope.store.codes import Protocol
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 
 if TYPE_CHECKING:
-    from tapscope.capture.live import Control
+    pass
 
 UNPRIVILEGED = ("tapscope", "nobody")
 """Users that root becomes for a capture: the first one that exists."""
@@ -107,7 +106,7 @@ def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str,
         tls_keylog_wait_ns=options.tls_keylog_wait_ns,
     )
     control = Control(parent=options.parent)
-    with _signals(control):
+    with asked_to_stop(control):
         counted = capture_to_spool(
             settings,
             options.spool,
@@ -129,31 +128,6 @@ def _unprivileged() -> str | None:
     if found is None:
         raise TapscopeError("there is no unprivileged user to become", remedy="Name one with -Z.")
     return found
-
-
-@contextmanager
-def _signals(control: Control) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the capture in good order, a second one at once; SIGUSR1 reports; SIGHUP is kept
-    for later use."""
-
-    def stop(number: int, frame: object) -> None:
-        if control.stop:
-            raise KeyboardInterrupt
-        control.stop = True
-
-    def ask(number: int, frame: object) -> None:
-        control.report = True
-
-    def nothing(number: int, frame: object) -> None:
-        """Reserved."""
-
-    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: ask, signal.SIGHUP: nothing}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def report(status: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapscope import __version__
-from tapscope.cli.inputs import find_inputs
+from tapscope.cli.inputs import Inputs, find_inputs
 from tapscope.cli.output import Progress
 from tapscope.store.codes import CloseHow, EvidenceMode
 from tapscope.store.errors import ExitCode, TapscopeError
@@ -107,19 +107,24 @@ def trace(
             run.set_meta("manifest", found.manifest)
         if found.spools:
             _refuse_reading_options(options, found.spools[0])
-            captured = capture.read_spool(found.spools, progress=told(progress, "reading segments"))
+        if options.follow and _grows(found, options):
+            _follow(run, found, options)
+            done("follow")
         else:
-            captured = _read_packets(found.captures, options, progress)
-        done("read")
-        store_capture(run, captured, keep_evidence=options.keep_evidence)
-        done("store")
-        if captured.interrupted and not options.follow:
-            raise KeyboardInterrupt
-        made = reconstruct(run, captured, options, progress)
-        done("reconstruct")
-        if options.self_check:
-            store_expectation(run, made, made.calls, captured.evidence, options.evidence)
-            done("self-check")
+            if found.spools:
+                captured = capture.read_spool(found.spools, progress=told(progress, "reading segments"))
+            else:
+                captured = _read_packets(found.captures, options, progress)
+            done("read")
+            store_capture(run, captured, keep_evidence=options.keep_evidence)
+            done("store")
+            if captured.interrupted and not options.follow:
+                raise KeyboardInterrupt
+            made = reconstruct(run, captured, options, progress)
+            done("reconstruct")
+            if options.self_check:
+                store_expectation(run, made, made.calls, captured.evidence, options.evidence)
+                done("self-check")
         for folder in found.host_folders:
             from tapscope.hostmon.load import load_host_files
 
@@ -128,6 +133,37 @@ def trace(
         run.set_meta("seconds", seconds)
         run.set_meta("complete", True)
     return Path(out)
+
+
+def _grows(found: Inputs, options: TraceOptions) -> bool:
+    """Do transactions go into the run file while the input grows? Where nothing is matched there are none."""
+    if options.match and not options.thread_logs:
+        if len(found.spools) > 1:
+            raise TapscopeError(
+                "only one spool can be followed",
+                path=found.spools[1],
+                remedy="Follow each into a run file of its own.",
+                exit_code=ExitCode.USAGE,
+            )
+        return True
+    if found.spools:
+        raise TapscopeError(
+            "a spool is followed to match what comes",
+            path=found.spools[0],
+            remedy="Leave out --follow: what the spool holds by now is read.",
+            exit_code=ExitCode.USAGE,
+        )
+    return False
+
+
+def _follow(run: RunFile, found: Inputs, options: TraceOptions) -> None:
+    from tapscope.cli.following import follow
+
+    run.set_meta("stage", "follow")
+    chunks, sources = follow(run, found.captures, found.spools, options)
+    run.write_sources([{"kind": "capture"} | dict(source) for source in sources])
+    run.write_counters(chunks.counters())
+    run.set_meta("tap_points", [list(map(int, row)) for row in chunks.tap_points()])
 
 
 def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progress | None) -> CaptureTables:

@@ -77,10 +77,24 @@ def summary(record: Mapping[str, Any]) -> None:
         print(expected)
     print(loss_line(record["loss"]))
     if not record["complete"]:
-        print("This run is not complete: it was interrupted or ran out of disk.")
+        print(_unfinished(record))
     print(
         f"Stored in {record['run']} ({record['bytes_on_disk'] / 1e6:.1f} MB). "
         f"Next: tapscope report {record['run']} -o report.html"
+    )
+
+
+def _unfinished(record: Mapping[str, Any]) -> str:
+    """Why a run is not complete."""
+    if record["stage"] != "follow":
+        return (
+            "This run is not complete: it was interrupted or ran out of disk. The last stage done was: "
+            f"{record['stage']}."
+        )
+    until = record["following"].get("until_ns", -1)
+    return (
+        f"This run is still being followed, or was killed meanwhile: transactions until {utc(until)} are in "
+        "it, queue lengths come at the end."
     )
 
 
@@ -121,7 +135,7 @@ def stats(record: Mapping[str, Any]) -> None:
     for problem in record["host_problems"]:
         print(f"Hosts: {problem}")
     if not record["complete"]:
-        print(f"This run is not complete; the last stage done was: {record['stage']}.")
+        print(_unfinished(record))
 
 
 def clocks(listed: Sequence[Mapping[str, Any]]) -> None:

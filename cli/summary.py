@@ -154,6 +154,8 @@ def summary(run: RunFile) -> dict[str, Any]:
         "run": str(run.path),
         "bytes_on_disk": run.path.stat().st_size,
         "complete": bool(run.meta("complete", False)),
+        "stage": run.meta("stage", "none"),
+        "following": run.meta("following", {}),
         "matched": run.matched,
         "nodes": node_summary(run),
         "calls": calls,
@@ -226,6 +228,5 @@ def statistics(run: RunFile) -> dict[str, Any]:
         "listeners": listener_loss(run),
         "clocks": [vars(one) for one in read_clocks(run)],
         "counters": [{"name": n, "value": v, "unit": u} for n, v, u in run.counters()],
-        "stage": run.meta("stage", "none"),
         "meta": {k: v for k, v in run.all_meta().items() if k not in ("manifest", "edges")},
     }

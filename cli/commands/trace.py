@@ -68,7 +68,8 @@ from tapscope.store.codes import EvidenceMode
 @click.option(
     "--follow",
     is_flag=True,
-    help="Read on while the files grow, until Ctrl-C; then trace what there is.",
+    help="Read on while INPUT grows (capture files, a spool, - for standard input), and store "
+    "transactions when they are over, until Ctrl-C or SIGTERM.",
 )
 @click.option(
     "--spans",
@@ -138,6 +139,9 @@ def trace(
     With --spans a table of calls is matched instead, each service by its own clock (of a CTF trace the
     parents are known). With --thread-log the parents are not matched but read off logs of the servers'
     threads.
+
+    With --follow other commands can read RUN.db meanwhile; at the end it is what a trace of the whole input
+    gives. Transactions come a bounded time after they end (docs/matching.md).
 
     Prints a table of the nodes found, how much to expect right, and what the tap lost. Exit status 3: done,
     but too much is missing or not understood.

@@ -1,0 +1,189 @@
+"""`trace --follow`: transactions are stored while the capture grows, and the run is that of the whole
+capture."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from cli_program import COMMAND, environment, tapscope
+
+from tapscope.capture import _native
+from tapscope.capture import spool as spools
+from tapscope.capture.growing import GrowingSpool
+from tapscope.store.errors import ExitCode
+from tapscope.store.runfile import RunFile
+
+PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
+SAMPLE = PCAPS / "http_ajp_mysql_groundtruth.pcap"
+TABLES = ("call", "link", "trace", "trace_call", "message", "tcp_event", "node", "class", "load")
+
+
+def following(path: Path | str, run: Path, **pipes) -> subprocess.Popen:
+    return subprocess.Popen(
+        [*COMMAND, "trace", "--follow", str(path), "-o", str(run), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        **pipes,
+    )
+
+
+def ended(process: subprocess.Popen, sign: int | None = signal.SIGINT) -> dict:
+    if sign is not None:
+        process.send_signal(sign)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode in (ExitCode.DONE, ExitCode.LOW_QUALITY), errors
+    return json.loads(out)
+
+
+def traced(path: Path, run: Path) -> Path:
+    done = tapscope("trace", path, "-o", run, "--no-self-check")
+    assert done.returncode in (ExitCode.DONE, ExitCode.LOW_QUALITY), done.stderr
+    return run
+
+
+def differences(one: Path, other: Path) -> list[str]:
+    """Tables in which two runs differ. (Numbers of addresses depend on the pieces; so does nothing else.)"""
+    with RunFile.open(one) as left, RunFile.open(other) as right:
+        found = []
+        for table in TABLES:
+            columns = "*" if table != "node" else "id, port, protocol, depth, name"
+            rows = [run.sql(f"SELECT {columns} FROM {table} ORDER BY id") for run in (left, right)]
+            if rows[0] != rows[1]:
+                pairs = [pair for pair in zip(*rows, strict=False) if pair[0] != pair[1]]
+                found.append(f"{table}: {len(rows[0])} and {len(rows[1])} rows; {pairs[:1]}")
+        ends = [run.sql("SELECT * FROM v_connection ORDER BY id") for run in (left, right)]
+        found += [] if ends[0] == ends[1] else ["connections"]
+        for key in ("edges", "quality", "complete"):
+            told = [run.meta(key) for run in (left, right)]
+            found += [] if told[0] == told[1] else [f"{key}: {told}"]
+        return found
+
+
+def without_some(capture: bytes, every: int) -> bytes:
+    """A capture that lacks packets."""
+    out, at, number = [capture[:24]], 24, 0
+    while at < len(capture):
+        size = 16 + struct.unpack_from("<I", capture, at + 8)[0]
+        number += 1
+        out += [] if number % every == 0 else [capture[at : at + size]]
+        at += size
+    return b"".join(out)
+
+
+@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize("name", [SAMPLE.name, "mediawiki_http_mysql.pcap"])
+def test_what_comes_through_a_pipe_gives_the_run_of_the_whole_capture(tmp_path, name, lossy):
+    capture = (PCAPS / name).read_bytes()
+    capture = without_some(capture, 23) if lossy else capture
+    whole = tmp_path / "whole.pcap"
+    whole.write_bytes(capture)
+    process = following("-", tmp_path / "run.db", stdin=subprocess.PIPE)
+    some, at = random.Random(3), 0
+    while at < len(capture):
+        size = some.choice((100, 3000, 40_000))
+        process.stdin.write(capture[at : at + size])
+        process.stdin.flush()
+        at += size
+        time.sleep(0.02)
+    process.stdin.close()
+    process.stdin = None
+    record = ended(process, sign=None)
+    assert record["complete"]
+    assert record["calls"] > 0
+    assert differences(tmp_path / "run.db", traced(whole, tmp_path / "whole.db")) == []
+
+
+def test_who_reads_the_run_meanwhile_sees_whole_steps(tmp_path):
+    capture = SAMPLE.read_bytes()
+    growing = tmp_path / "growing.pcap"
+    growing.write_bytes(capture[:40_000])
+    process = following(growing, tmp_path / "run.db")
+    until = time.monotonic() + 20
+    stored = 0
+    while not stored and time.monotonic() < until:
+        time.sleep(0.2)
+        if (tmp_path / "run.db").exists():
+            stats = tapscope("stats", tmp_path / "run.db")
+            assert stats.returncode in (ExitCode.DONE, ExitCode.LOW_QUALITY), stats.stderr
+            with RunFile.open(tmp_path / "run.db") as run:
+                stored = run.count("messages") + run.count("connections")
+    assert stored
+    assert process.poll() is None
+    assert "still being followed" in stats.stdout
+    with growing.open("ab") as file:
+        file.write(capture[40_000:])
+    time.sleep(1.5)
+    record = ended(process, signal.SIGTERM)
+    assert record["complete"]
+    assert differences(tmp_path / "run.db", traced(SAMPLE, tmp_path / "whole.db")) == []
+
+
+def segments(path: Path, spool: spools.Spool):
+    """Writes a spool of the capture, one step at a time."""
+    spool.begin({"interface": path.name})
+    capture = _native.Capture.of_files(
+        paths=[str(path)], salt=spool.salt, keep_text=False, port_map={}, limits={}
+    )
+    packets, more = 0, True
+    while more:
+        packets += 20
+        while capture.run(0, packets):
+            pass
+        more = capture.status()["packets"] == packets
+        spool.write(capture.drain())
+        yield
+    capture.finish()
+    spool.write(capture.drain(), last=True)
+    spool.close("end of file")
+    yield
+
+
+def test_a_spool_is_followed_while_a_capture_writes_to_it(tmp_path):
+    writing = segments(SAMPLE, spools.Spool(tmp_path / "tap.spool"))
+    next(writing)
+    process = following(tmp_path / "tap.spool", tmp_path / "run.db")
+    for _ in writing:
+        time.sleep(0.05)
+    time.sleep(2.0)
+    assert process.poll() is None
+    record = ended(process)
+    assert record["complete"]
+    assert record["calls"] > 0
+    assert differences(tmp_path / "run.db", traced(tmp_path / "tap.spool", tmp_path / "whole.db")) == []
+
+
+@pytest.mark.parametrize("every", [1, 3, 5, 8])
+def test_segments_that_are_joined_meanwhile_are_read_once(tmp_path, monkeypatch, every):
+    monkeypatch.setattr(spools, "JOINED", 6)
+    writing = segments(SAMPLE, spools.Spool(tmp_path / "tap.spool"))
+    next(writing)
+    spool = GrowingSpool(tmp_path / "tap.spool")
+    numbers, amendments, told = [], 0, 0
+
+    def look() -> None:
+        nonlocal amendments
+        for piece in spool._new():
+            first = piece.about["first_message"]
+            numbers.extend(range(first, first + piece.about["messages"]))
+            assert len(piece.arrays["messages.conn"]) == piece.about["messages"]
+            amendments += len(piece.arrays["amendments.message"])
+
+    for _ in writing:
+        told += 1
+        if told % every == 0:
+            look()
+    look()
+    assert told > 12
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) > 150
+    assert spool.warnings() == []
+    all_at_once = GrowingSpool(tmp_path / "tap.spool")
+    assert amendments == sum(len(piece.arrays["amendments.message"]) for piece in all_at_once._new())
