@@ -46,13 +46,17 @@ public:
         if (more_) more_->clear();
     }
     void push(const OpenRequest& request) {
+        push(request.row, request.begin, request.peer_ack, request.tag, request.after_loss);
+    }
+    // From parts: what was just written into a struct one by one is not read in wider words without waiting for it.
+    void push(MessageRef row, std::uint64_t begin, std::uint64_t peer_ack, std::uint32_t tag,
+              bool after_loss) {
         if (size_++ == 0) {
-            // One by one: a copy in wider words would wait until the parts just written have reached the cache.
-            first_.row = request.row;
-            first_.begin = request.begin;
-            first_.peer_ack = request.peer_ack;
-            first_.tag = request.tag;
-            first_.after_loss = request.after_loss;
+            first_.row = row;
+            first_.begin = begin;
+            first_.peer_ack = peer_ack;
+            first_.tag = tag;
+            first_.after_loss = after_loss;
             return;
         }
         if (!more_) more_ = std::make_unique<More>();
@@ -61,7 +65,7 @@ public:
             items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(head));
             head = 0;
         }
-        items.push_back(request);
+        items.push_back({row, begin, peer_ack, tag, after_loss});
     }
 
 private:

@@ -45,7 +45,9 @@ std::uint64_t Recorder::packets_lost() const noexcept {
 void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag, bool after_loss) {
     const std::uint64_t ack = ack_of_byte(offset);
     RequestQueue& open = exchange_->requests;
-    const OpenRequest request{row, offset, ack, tag, after_loss};
+    // Made where it is needed: kept in memory it would be copied right after it was written, which the processor waits
+    // for.
+    const auto request = [&] { return OpenRequest{row, offset, ack, tag, after_loss}; };
     // No answer is missing of those that were sent.
     const bool read_all = !exchange_->at(Direction::to_client).loss_behind() && all_read(ack);
     if (exchange_->doubt != nullptr) [[unlikely]] {
@@ -55,7 +57,7 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
                          exchange_->at(Direction::to_client).loss_behind());
         } else {
             if (read) exchange_->doubt->left_open = true;
-            note_request(request);
+            note_request(request());
         }
     } else if (read_all && !after_loss && !exchange_->unasked) {
         exchange_->standing.observe(open.size());
@@ -90,15 +92,15 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
                 doubt.request_lost = true;
                 if (after_loss) doubt.lost_request_bytes = offset - exchange_->request_lost_begin;
             }
-            note_request(request);
+            note_request(request());
         } else if (exchange_->unproven != nullptr) [[unlikely]] {
-            note_unproven(request);
+            note_unproven(request());
         } else if ((after_loss || exchange_->unasked) && !exchange_->standing.seen()) [[unlikely]] {
-            begin_unproven(request, after_loss);
+            begin_unproven(request(), after_loss);
         }
         exchange_->unasked = false;
     }
-    open.push(request);
+    open.push(row, offset, ack, tag, after_loss);
 }
 
 bool Recorder::acknowledges_answer(std::uint64_t at) const noexcept {

@@ -78,7 +78,10 @@ private:
     bool ipv6_payload(std::uint8_t next, Rest rest, const Network& network, Segment& segment);
     bool ip_payload(std::uint8_t protocol, Rest rest, const Network& network, Segment& segment);
     bool fragment(const FragmentKey& key, const Fragment& fragment, const Network& network, Segment& segment);
-    bool tcp(Rest rest, const Address& source, const Address& target, std::uint16_t ip_id, Segment& segment);
+    // Always in line: its arguments would pass through memory, written in parts and read in wider words, for which the
+    // processor waits.
+    [[gnu::always_inline]] inline bool tcp(Rest rest, const Address& source, const Address& target,
+                                           std::uint16_t ip_id, Segment& segment);
     bool other_protocol(std::uint8_t protocol);
 
     // link_layer.cpp

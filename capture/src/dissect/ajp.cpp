@@ -4,6 +4,7 @@
 #include <string>
 
 #include "../evidence.hpp"
+#include "few_fields.hpp"
 #include "route.hpp"
 
 namespace tapscope {
@@ -257,14 +258,9 @@ void AjpDissector::alone(Direction direction, MessageKind kind, const char* text
 }
 
 void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
-    struct Header {
-        std::string_view name, value;
-    };
     constexpr std::size_t kMaxHeaders = 32;  // that become evidence
-    Header extras[kMaxHeaders];
-    std::size_t extra_count = 0;
-    Header attributes[kMaxHeaders];
-    std::size_t attribute_count = 0;
+    FewFields<kMaxHeaders> extras, attributes;
+    std::string_view stored_method;
 
     Reader reader(payload.subspan(1));
     const std::uint8_t method_code = reader.u8();
@@ -297,9 +293,9 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
             form = starts_ignoring_case(value, "application/x-www-form-urlencoded");
         } else if (code == static_cast<std::uint16_t>(HeaderCode::cookie) ||
                    equals_ignoring_case(name, "cookie")) {
-            if (extra_count < kMaxHeaders) extras[extra_count++] = {"c", value};
+            extras.add({"c", value});
         } else if (starts_ignoring_case(name, "x-") || equals_ignoring_case(name, kTraceParent)) {
-            if (extra_count < kMaxHeaders) extras[extra_count++] = {name, value};
+            extras.add({name, value});
         } else if (equals_ignoring_case(name, "transfer-encoding")) {
             chunked = true;
         }
@@ -321,14 +317,13 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
             has_query = true;
         } else if (code == Attribute::stored_method && method_code == kStoredMethod) {
             method = nullptr;
-            if (!text.empty()) attributes[kMaxHeaders - 1] = {"method", text};
+            if (!text.empty()) stored_method = text;
         } else if (code == Attribute::req_attribute) {
             const std::string_view value = reader.text();
             if (text == "AJP_REMOTE_PORT") {
                 port = value;
-            } else if (!text.starts_with("AJP_") && !text.starts_with("JK_") &&
-                       attribute_count + 1 < kMaxHeaders) {
-                attributes[attribute_count++] = {text, value};
+            } else if (!text.starts_with("AJP_") && !text.starts_with("JK_")) {
+                attributes.add({text, value});
             }
         } else if (code > Attribute::stored_method || code < Attribute::context) {
             recorder.count("ajp.unknown_attribute");
@@ -343,22 +338,20 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
     thread_local std::string target;
     target.assign(uri);
     if (has_query) target.append("?").append(query);
-    const std::string_view method_text =
-        method != nullptr ? std::string_view(method)
-                          : (attributes[kMaxHeaders - 1].name.empty() ? std::string_view("UNKNOWN")
-                                                                      : attributes[kMaxHeaders - 1].value);
+    const std::string_view method_text = method != nullptr       ? std::string_view(method)
+                                         : stored_method.empty() ? std::string_view("UNKNOWN")
+                                                                 : stored_method;
     request_route(recorder, request_, protocol, method_text, target);
-    for (std::size_t i = 0; i < extra_count; ++i) {
-        if (extras[i].name == "c") {
-            cookie_evidence(recorder, request_, extras[i].value);
+    for (const auto& [name, value] : extras) {
+        if (name == "c") {
+            cookie_evidence(recorder, request_, value);
         } else {
-            header_evidence(recorder, request_, extras[i].name, extras[i].value);
+            header_evidence(recorder, request_, name, value);
         }
     }
-    for (std::size_t i = 0; i < attribute_count; ++i) {
-        if (attributes[i].value.empty()) continue;
-        recorder.token(request_, slot_of_name(attributes[i].name), TokenKind::text,
-                       as_bytes(attributes[i].value));
+    for (const auto& [name, value] : attributes) {
+        if (value.empty()) continue;
+        recorder.token(request_, slot_of_name(name), TokenKind::text, as_bytes(value));
     }
     if (!remote_address.empty() && !port.empty()) endpoint_evidence(recorder, request_, remote_address, port);
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bytes.hpp"
+#include "dissect/few_fields.hpp"
 #include "dissect/route.hpp"
 #include "evidence.hpp"
 
@@ -263,11 +264,7 @@ void FastcgiDissector::begin_request(std::uint16_t id, Bytes content, std::uint6
 void FastcgiDissector::end_of_params(Recorder& recorder) {
     if (body_ != Body::params) return;
     body_ = Body::none;
-    struct Extra {
-        std::string_view name, value;
-    };
-    std::array<Extra, 24> extras;
-    std::size_t extra_count = 0;
+    FewFields<24> extras;
     std::string_view method, uri, script, path_info, query, cookie, address, port;
     std::string_view rest = text_;
     while (!rest.empty()) {
@@ -298,9 +295,8 @@ void FastcgiDissector::end_of_params(Recorder& recorder) {
             port = value;
         } else if (name == "HTTP_COOKIE") {
             cookie = value;
-        } else if ((name.starts_with("HTTP_X_") || name == "HTTP_TRACEPARENT") &&
-                   extra_count < extras.size()) {
-            extras[extra_count++] = {name.substr(5), value};
+        } else if (name.starts_with("HTTP_X_") || name == "HTTP_TRACEPARENT") {
+            extras.add({name.substr(5), value});
         }
     }
     thread_local std::string target;
@@ -313,13 +309,12 @@ void FastcgiDissector::end_of_params(Recorder& recorder) {
     if (method.empty()) method = "UNKNOWN";
     request_route(recorder, request_, protocol, method, target);
     if (!cookie.empty()) cookie_evidence(recorder, request_, cookie);
-    for (std::size_t i = 0; i < extra_count; ++i) {
+    for (const auto& [extra, value] : extras) {
         // HTTP_X_REQUEST_ID was the header X-Request-Id.
         std::array<char, 64> header;
-        const std::size_t n = std::min(extras[i].name.size(), header.size());
-        std::transform(extras[i].name.begin(), extras[i].name.begin() + static_cast<std::ptrdiff_t>(n),
-                       header.begin(), [](char c) { return c == '_' ? '-' : c; });
-        header_evidence(recorder, request_, {header.data(), n}, extras[i].value);
+        const std::string_view name = extra.substr(0, header.size());
+        std::transform(name.begin(), name.end(), header.begin(), [](char c) { return c == '_' ? '-' : c; });
+        header_evidence(recorder, request_, {header.data(), name.size()}, value);
     }
     if (!address.empty() && !port.empty()) endpoint_evidence(recorder, request_, address, port);
     text_.clear();

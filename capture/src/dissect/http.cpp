@@ -217,12 +217,11 @@ Parsed HttpDissector::request(const HttpHead& head, Recorder& recorder) {
     }
     const MessageRef ref = side.message;
     request_route(recorder, ref, protocol, head.method, head.target);
-    for (std::size_t i = 0; i < head.extra_count; ++i) {
-        const auto& field = head.extras[i];
-        if ((field.name.front() | 0x20) == 'c')
-            cookie_evidence(recorder, ref, field.value);
+    for (const auto& [name, value] : head.extras) {
+        if ((name.front() | 0x20) == 'c')
+            cookie_evidence(recorder, ref, value);
         else
-            header_evidence(recorder, ref, field.name, field.value);
+            header_evidence(recorder, ref, name, value);
     }
     recorder.endpoint_token(ref);
     const bool bad_coding = head.has_coding && !head.chunked;

@@ -186,15 +186,13 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
                 read_type(trim(value), head);
             } else if (name.size() == 16 && equals_lower(name, "content-encoding")) {
                 head.compressed = !equals_lower(trim(value), "identity");
-            } else if (name.size() == 6 && equals_lower(name, "cookie") &&
-                       head.extra_count < HttpHead::kMaxExtras) {
-                head.extras[head.extra_count++] = {name, trim(value)};
+            } else if (name.size() == 6 && equals_lower(name, "cookie")) {
+                head.extras.add({name, trim(value)});
             }
             return false;
         case 't':
-            if (name.size() == kTraceParent.size() && equals_lower(name, kTraceParent) &&
-                head.extra_count < HttpHead::kMaxExtras)
-                head.extras[head.extra_count++] = {name, trim(value)};
+            if (name.size() == kTraceParent.size() && equals_lower(name, kTraceParent))
+                head.extras.add({name, trim(value)});
             if (name.size() != 17 || !equals_lower(name, "transfer-encoding")) return false;
             read_coding(trim(value), head);
             return true;
@@ -206,8 +204,7 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
             if (name.size() == 7 && equals_lower(name, "upgrade")) head.upgrade_h2c = lists_h2c(value);
             return false;
         case 'x':
-            if (name.size() > 2 && name[1] == '-' && head.extra_count < HttpHead::kMaxExtras)
-                head.extras[head.extra_count++] = {name, trim(value)};
+            if (name.size() > 2 && name[1] == '-') head.extras.add({name, trim(value)});
             return false;
         default:
             return false;

@@ -5,26 +5,16 @@
 //     *( field-name ":" OWS value OWS CRLF )    CRLF
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 
 #include "dissect/dissector.hpp"
+#include "dissect/few_fields.hpp"
 
 namespace tapscope {
 
 struct HttpHead {
     static constexpr std::size_t kMaxExtras = 24;
-    struct Field {
-        std::string_view name, value;
-    };
-    // Not cleared: a head is made for every message, and most have no field of these.
-    union Fields {
-        Fields() noexcept {}
-        Field& operator[](std::size_t i) noexcept { return items[i]; }
-        const Field& operator[](std::size_t i) const noexcept { return items[i]; }
-        std::array<Field, kMaxExtras> items;
-    };
 
     std::size_t size = 0;  // bytes, the empty line included
     std::string_view method, target;
@@ -34,13 +24,12 @@ struct HttpHead {
     bool has_coding = false;  // Transfer-Encoding is there
     bool chunked = false;     // and its last coding is "chunked"
     bool expects_continue = false;
-    bool upgrade_h2c = false;  // Upgrade names HTTP/2 in the clear
-    bool form = false;         // application/x-www-form-urlencoded
-    bool call = false;         // a type of content that Avatica's calls have
-    bool compressed = false;   // Content-Encoding
-    bool suspicious = false;   // RFC 9112 section 11: two readings are possible
-    Fields extras;             // Cookie, X-... and traceparent; views into the bytes given
-    std::size_t extra_count = 0;
+    bool upgrade_h2c = false;      // Upgrade names HTTP/2 in the clear
+    bool form = false;             // application/x-www-form-urlencoded
+    bool call = false;             // a type of content that Avatica's calls have
+    bool compressed = false;       // Content-Encoding
+    bool suspicious = false;       // RFC 9112 section 11: two readings are possible
+    FewFields<kMaxExtras> extras;  // Cookie, X-... and traceparent; views into the bytes given
 };
 
 enum class HeadStep : std::uint8_t { complete, incomplete, malformed };

@@ -295,11 +295,11 @@ Bytes MysqlDissector::query_attributes(Bytes payload, Recorder& recorder) {
     for (std::uint64_t i = 0; i < count && reader.ok(); ++i) {
         if ((nulls[i / 8] >> (i % 8) & 1) != 0) continue;
         const Value value = read_binary_value(reader, attributes[i].type, buffer);
-        if (value.kind == Value::Kind::none || value.text.size() > kMaxTokenText) continue;
+        if (value.kind() == Value::Kind::none || value.text().size() > kMaxTokenText) continue;
         const std::string_view name = as_text(attributes[i].name);
         recorder.token(request_, slot_of_name(name),
-                       value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
-                       as_bytes(name == kTraceParent ? trace_id(value.text) : value.text));
+                       value.kind() == Value::Kind::number ? TokenKind::number : TokenKind::text,
+                       as_bytes(name == kTraceParent ? trace_id(value.text()) : value.text()));
     }
     if (!reader.ok()) {
         recorder.count("mysql.bad_query_attributes");
@@ -400,9 +400,9 @@ void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
         if (i < statement.long_data.size() && statement.long_data[i]) continue;
         const Value value = read_binary_value(reader, statement.types[i], buffer);
         if (!reader.ok()) break;  // cut at kMaxText
-        if (value.kind == Value::Kind::none || value.text.size() > kMaxTokenText) continue;
-        recorder.token(request_, i, value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
-                       as_bytes(value.text));
+        if (value.kind() == Value::Kind::none || value.text().size() > kMaxTokenText) continue;
+        recorder.token(request_, i, value.kind() == Value::Kind::number ? TokenKind::number : TokenKind::text,
+                       as_bytes(value.text()));
     }
     statement.long_data.clear();
 }
@@ -435,9 +435,10 @@ void MysqlDissector::bulk_execute(Bytes payload, Recorder& recorder) {
     for (std::uint32_t i = 0; i < kMaxRequestTokens && reader.ok() && reader.left() > 0; ++i) {
         if (reader.u8() != 0) continue;  // indicator: NULL, DEFAULT or IGNORE
         const Value value = read_binary_value(reader, statement.types[i % params], buffer);
-        if (!reader.ok() || value.kind == Value::Kind::none || value.text.size() > kMaxTokenText) continue;
-        recorder.token(request_, i, value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
-                       as_bytes(value.text));
+        if (!reader.ok() || value.kind() == Value::Kind::none || value.text().size() > kMaxTokenText)
+            continue;
+        recorder.token(request_, i, value.kind() == Value::Kind::number ? TokenKind::number : TokenKind::text,
+                       as_bytes(value.text()));
     }
 }
 

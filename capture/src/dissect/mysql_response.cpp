@@ -475,7 +475,7 @@ void MysqlDissector::row(Bytes payload, Recorder& recorder) {
         const bool is_unsigned = (column_unsigned_ >> i & 1) != 0;
         const auto type = static_cast<std::uint16_t>(column_type_[i] | (is_unsigned ? kUnsigned : 0));
         const Value value = read_binary_value(reader, type, buffer);
-        if (value.kind != Value::Kind::none) take(i, as_bytes(value.text));
+        if (value.kind() != Value::Kind::none) take(i, as_bytes(value.text()));
     }
 }
 

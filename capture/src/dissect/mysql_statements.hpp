@@ -78,8 +78,8 @@ public:
     std::int32_t find(std::uint32_t id) const noexcept {
         if (index_.empty()) return kNone;
         for (std::size_t i = home(id);; i = next(i)) {
-            if (index_[i] == kNone) return kNone;
-            if (slots_[static_cast<std::size_t>(index_[i])].id == id) return index_[i];
+            if (index_[i].slot == kNone) return kNone;
+            if (index_[i].id == id) return index_[i].slot;
         }
     }
 
@@ -90,7 +90,7 @@ public:
                 free_.push_back(static_cast<std::int32_t>(i));
             }
         }
-        for (auto& entry : index_) entry = kNone;
+        for (auto& entry : index_) entry = {};
         count_ = 0;
     }
 
@@ -98,6 +98,11 @@ public:
     std::size_t size() const noexcept { return count_; }
 
 private:
+    // With the id, so that a look-up touches no statement but the one it finds.
+    struct Entry {
+        std::uint32_t id = 0;
+        std::int32_t slot = kNone;
+    };
     std::size_t home(std::uint32_t id) const noexcept {
         return (id * 0x9E3779B1u >> 7) & (index_.size() - 1);
     }
@@ -105,15 +110,15 @@ private:
 
     void insert(std::uint32_t id, std::int32_t slot) noexcept {
         std::size_t i = home(id);
-        while (index_[i] != kNone) i = next(i);
-        index_[i] = slot;
+        while (index_[i].slot != kNone) i = next(i);
+        index_[i] = {id, slot};
     }
 
     void grow() {
-        std::vector<std::int32_t> old(index_.empty() ? 16 : index_.size() * 2, kNone);
+        std::vector<Entry> old(index_.empty() ? 16 : index_.size() * 2);
         old.swap(index_);
-        for (const std::int32_t slot : old) {
-            if (slot != kNone) insert(at(slot).id, slot);
+        for (const Entry& entry : old) {
+            if (entry.slot != kNone) insert(entry.id, entry.slot);
         }
     }
 
@@ -123,21 +128,21 @@ private:
         if (!statement.bound) return;
         statement.bound = false;
         std::size_t hole = home(statement.id);
-        while (index_[hole] != slot) hole = next(hole);
-        for (std::size_t i = next(hole); index_[i] != kNone; i = next(i)) {
-            const std::size_t wish = home(at(index_[i]).id);
+        while (index_[hole].slot != slot) hole = next(hole);
+        for (std::size_t i = next(hole); index_[i].slot != kNone; i = next(i)) {
+            const std::size_t wish = home(index_[i].id);
             if (((i - wish) & (index_.size() - 1)) >= ((i - hole) & (index_.size() - 1))) {
                 index_[hole] = index_[i];
                 hole = i;
             }
         }
-        index_[hole] = kNone;
+        index_[hole] = {};
         --count_;
     }
 
     std::vector<Statement> slots_;
     std::vector<std::int32_t> free_;
-    std::vector<std::int32_t> index_;  // open addressing, a power of two
+    std::vector<Entry> index_;  // open addressing, a power of two
     std::size_t count_ = 0;
     std::size_t hand_ = 0;
 };

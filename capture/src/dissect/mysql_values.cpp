@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "decimal.hpp"
 #include "sql_literal.hpp"
 
 namespace tapscope::mysql {
@@ -14,8 +15,8 @@ namespace {
 
 template <class T>
 Value number(T value, char (&buffer)[kMaxValueText]) noexcept {
-    const auto result = std::to_chars(buffer, buffer + kMaxValueText, value);
-    return {Value::Kind::number, {buffer, static_cast<std::size_t>(result.ptr - buffer)}};
+    static_assert(kMaxValueText >= kDecimalRoom);
+    return {Value::Kind::number, {buffer, put_decimal(value, buffer)}};
 }
 
 template <class T>
@@ -91,8 +92,7 @@ Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxV
             return {};
         case Type::tiny: {
             const std::uint8_t raw = reader.u8();
-            value = is_unsigned ? number(static_cast<unsigned>(raw), buffer)
-                                : number(static_cast<int>(static_cast<std::int8_t>(raw)), buffer);
+            value = is_unsigned ? number(raw, buffer) : number(static_cast<std::int8_t>(raw), buffer);
             break;
         }
         case Type::short_:
@@ -131,8 +131,9 @@ Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxV
             break;
         default: {
             const Bytes bytes = reader.lenenc_string();
-            value = {Value::Kind::text, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
-            if (static_cast<Type>(type & 0xFF) == Type::newdecimal) value.kind = Value::Kind::number;
+            const bool decimal = static_cast<Type>(type & 0xFF) == Type::newdecimal;
+            value = {decimal ? Value::Kind::number : Value::Kind::text,
+                     {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
         }
     }
     return reader.ok() ? value : Value{};

@@ -12,9 +12,21 @@ namespace tapscope::mysql {
 inline constexpr std::uint16_t kUnsigned = 0x8000;  // bit of a parameter type
 inline constexpr std::size_t kMaxValueText = 64;    // numbers and times; strings stay where they are
 
-struct Value {
-    enum class Kind : std::uint8_t { none, number, text } kind = Kind::none;
-    std::string_view text;  // points into the payload or into the buffer given
+// In two words, so that it is returned in registers: through memory it would be written in parts and read in words wider
+// than those, for which the processor waits until the parts have reached the cache.
+class Value {
+public:
+    enum class Kind : std::uint8_t { none, number, text };
+    Value() = default;
+    Value(Kind kind, std::string_view text) noexcept
+        : text_(text.data()), size_and_kind_(text.size() << 2 | static_cast<std::uint64_t>(kind)) {}
+    Kind kind() const noexcept { return static_cast<Kind>(size_and_kind_ & 3); }
+    // Points into the payload or into the buffer given.
+    std::string_view text() const noexcept { return {text_, size_and_kind_ >> 2}; }
+
+private:
+    const char* text_ = nullptr;
+    std::uint64_t size_and_kind_ = 0;
 };
 
 // Reads one value of type `type` (low byte: Type, bit 15: unsigned). Numbers come in canonical decimal text, times as
