@@ -223,16 +223,14 @@ void MysqlDissector::command(std::uint32_t length, Bytes payload, Recorder& reco
         }
         case Command::stmt_reset: {
             const std::int32_t slot = statement_slot(reader.u32());
-            if (slot != StatementTable::kNone) statements_.at(slot).long_data.clear();
+            if (slot != StatementTable::kNone) statements_.at(slot).forget_long();
             break;
         }
         case Command::stmt_send_long_data: {
             const std::int32_t slot = statement_slot(reader.u32());
             const std::uint16_t param = reader.u16();
             if (slot == StatementTable::kNone || !reader.ok()) break;
-            auto& sent = statements_.at(slot).long_data;
-            if (sent.size() <= param) sent.resize(param + std::size_t{1});
-            sent[param] = true;
+            statements_.at(slot).note_long(param);
             break;
         }
         case Command::stmt_fetch:
@@ -391,20 +389,21 @@ void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
     }
     if (!statement.types_known || statement.types.size() != params) {
         recorder.count("mysql.parameter_types_unseen");
-        statement.long_data.clear();
+        statement.forget_long();
         return;
     }
     char buffer[kMaxValueText];
+    const std::uint16_t* const types = statement.types.begin();
     for (std::uint32_t i = 0; i < params && i < kMaxRequestTokens; ++i) {
         if ((nulls[i / 8] >> (i % 8) & 1) != 0) continue;
-        if (i < statement.long_data.size() && statement.long_data[i]) continue;
-        const Value value = read_binary_value(reader, statement.types[i], buffer);
+        if (statement.was_long(i)) continue;
+        const Value value = read_binary_value(reader, types[i], buffer);
         if (!reader.ok()) break;  // cut at kMaxText
         if (value.kind() == Value::Kind::none || value.text().size() > kMaxTokenText) continue;
         recorder.token(request_, i, value.kind() == Value::Kind::number ? TokenKind::number : TokenKind::text,
                        as_bytes(value.text()));
     }
-    statement.long_data.clear();
+    statement.forget_long();
 }
 
 // MariaDB: u32 statement id, u16 flags (128: types follow), then rows of (indicator, value) per parameter.
@@ -434,7 +433,7 @@ void MysqlDissector::bulk_execute(Bytes payload, Recorder& recorder) {
     char buffer[kMaxValueText];
     for (std::uint32_t i = 0; i < kMaxRequestTokens && reader.ok() && reader.left() > 0; ++i) {
         if (reader.u8() != 0) continue;  // indicator: NULL, DEFAULT or IGNORE
-        const Value value = read_binary_value(reader, statement.types[i % params], buffer);
+        const Value value = read_binary_value(reader, statement.types.begin()[i % params], buffer);
         if (!reader.ok() || value.kind() == Value::Kind::none || value.text().size() > kMaxTokenText)
             continue;
         recorder.token(request_, i, value.kind() == Value::Kind::number ? TokenKind::number : TokenKind::text,

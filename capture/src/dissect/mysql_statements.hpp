@@ -3,26 +3,59 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace tapscope::mysql {
 
 inline constexpr std::size_t kTokenColumns = 32;  // result tokens come from the first columns only
 
-struct Statement {
+// Types of parameters; a few of them, as most statements have, stand in place.
+class ParameterTypes {
+public:
+    void resize(std::size_t size) {
+        size_ = static_cast<std::uint32_t>(size);
+        if (size > kFew) more_.resize(size);
+    }
+    std::size_t size() const noexcept { return size_; }
+    std::uint16_t* begin() noexcept { return size_ > kFew ? more_.data() : few_; }
+    std::uint16_t* end() noexcept { return begin() + size_; }
+
+private:
+    static constexpr std::size_t kFew = 10;
+    std::uint32_t size_ = 0;
+    std::uint16_t few_[kFew] = {};
+    std::vector<std::uint16_t> more_;  // all of them, when they are more
+};
+
+// In the order of use: what an execution needs lies in one cache line.
+struct alignas(64) Statement {
     std::uint32_t id = 0;
     std::uint32_t generation = 0;  // counts the uses of this slot: a late reference to an older one is void
     std::int32_t execute_class = -1;  // class id of "EXECUTE <fingerprint>"
     std::uint16_t params = 0;         // placeholders; of the text until the server has answered
     bool used = false;
     bool bound = false;  // the server gave it an id
+    // Parameters sent by SEND_LONG_DATA since the last execution; made when the first one is.
+    std::unique_ptr<std::vector<bool>> long_data;
     bool types_known = false;
-    std::vector<std::uint16_t>
-        types;                    // of parameters, from the last execution that sent them; bit 15: unsigned
-    std::vector<bool> long_data;  // parameters sent by SEND_LONG_DATA since the last execution
-    std::uint16_t columns = 0;    // of the last result set; types of the first kTokenColumns
-    std::uint8_t column_type[kTokenColumns] = {};
+    ParameterTypes types;  // from the last execution that sent them; bit 15: unsigned
+
+    std::uint16_t columns = 0;  // of the last result set; types of the first kTokenColumns
     std::uint32_t column_unsigned = 0;
+    std::uint8_t column_type[kTokenColumns] = {};
+
+    bool was_long(std::size_t parameter) const noexcept {
+        return long_data != nullptr && parameter < long_data->size() && (*long_data)[parameter];
+    }
+    void note_long(std::size_t parameter) {
+        if (long_data == nullptr) long_data = std::make_unique<std::vector<bool>>();
+        if (long_data->size() <= parameter) long_data->resize(parameter + 1);
+        (*long_data)[parameter] = true;
+    }
+    void forget_long() noexcept {
+        if (long_data != nullptr) long_data->clear();
+    }
 };
 
 // Bounded at kMaxStatements: beyond it the oldest one makes room. Slots keep their buffers, so that a client which
@@ -53,7 +86,7 @@ public:
         statement.used = true;
         statement.bound = false;
         statement.types_known = false;
-        statement.long_data.clear();
+        statement.forget_long();
         statement.columns = 0;
         return slot;
     }
@@ -76,6 +109,10 @@ public:
     }
 
     std::int32_t find(std::uint32_t id) const noexcept {
+        // Servers count statements from 1 on, and so do slots as long as none is closed.
+        const std::size_t likely = std::size_t{id} - 1;
+        if (likely < slots_.size() && slots_[likely].id == id && slots_[likely].bound)
+            return static_cast<std::int32_t>(likely);
         if (index_.empty()) return kNone;
         for (std::size_t i = home(id);; i = next(i)) {
             if (index_[i].slot == kNone) return kNone;

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -29,11 +28,39 @@ Value floating(T value, char (&buffer)[kMaxValueText]) {
     return {Value::Kind::number, {buffer, size}};
 }
 
-template <class... Parts>
-Value print(char (&buffer)[kMaxValueText], const char* format, Parts... parts) noexcept {
-    const int size = std::snprintf(buffer, kMaxValueText, format, parts...);
-    return {Value::Kind::text, {buffer, static_cast<std::size_t>(size)}};
-}
+// A text of numbers of fixed width and what stands between them, put together in place.
+class Print {
+public:
+    explicit Print(char (&buffer)[kMaxValueText]) noexcept : begin_(buffer), end_(buffer) {}
+    Print& put(char c) noexcept {
+        *end_++ = c;
+        return *this;
+    }
+    // At least `width` digits.
+    Print& put(std::uint64_t value, std::size_t width) noexcept {
+        char digits[kDecimalRoom];
+        const std::size_t size = put_unsigned(value, digits);
+        for (std::size_t i = size; i < width; ++i) put('0');
+        std::memcpy(end_, digits, size);
+        end_ += size;
+        return *this;
+    }
+    Print& date(unsigned year, unsigned month, unsigned day) noexcept {
+        return put(year, 4).put('-').put(month, 2).put('-').put(day, 2);
+    }
+    // Microseconds only where there are some.
+    Print& time(std::uint64_t hours, unsigned minute, unsigned second, unsigned micro) noexcept {
+        put(hours, 2).put(':').put(minute, 2).put(':').put(second, 2);
+        return micro != 0 ? put('.').put(micro, 6) : *this;
+    }
+    Value value() const noexcept {
+        return {Value::Kind::text, {begin_, static_cast<std::size_t>(end_ - begin_)}};
+    }
+
+private:
+    char* begin_;
+    char* end_;
+};
 
 // Length 0, 4 (date), 7 (with time) or 11 (with microseconds).
 Value date_time(Reader& reader, bool only_date, char (&buffer)[kMaxValueText]) {
@@ -53,19 +80,17 @@ Value date_time(Reader& reader, bool only_date, char (&buffer)[kMaxValueText]) {
     const std::uint8_t known = size >= 11 ? 11 : size >= 7 ? 7 : size >= 4 ? 4 : 0;
     reader.skip(static_cast<std::uint64_t>(size - known));
     if (!reader.ok()) return {};
-    if (only_date) return print(buffer, "%04u-%02u-%02u", year, month, day);
-    if (micro != 0) {
-        return print(buffer, "%04u-%02u-%02u %02u:%02u:%02u.%06u", year, month, day, hour, minute, second,
-                     micro);
-    }
-    return print(buffer, "%04u-%02u-%02u %02u:%02u:%02u", year, month, day, hour, minute, second);
+    Print out(buffer);
+    out.date(year, month, day);
+    if (!only_date) out.put(' ').time(hour, minute, second, micro);
+    return out.value();
 }
 
 // Length 0, 8 or 12 (with microseconds): sign, days, hour, minute, second.
 Value time_of_day(Reader& reader, char (&buffer)[kMaxValueText]) {
     const std::uint8_t size = reader.u8();
     unsigned negative = 0, minute = 0, second = 0, micro = 0;
-    unsigned long long hours = 0;
+    std::uint64_t hours = 0;
     if (size >= 8) {
         negative = reader.u8();
         hours = std::uint64_t{reader.u32()} * 24;
@@ -77,9 +102,9 @@ Value time_of_day(Reader& reader, char (&buffer)[kMaxValueText]) {
     const std::uint8_t known = size >= 12 ? 12 : size >= 8 ? 8 : 0;
     reader.skip(static_cast<std::uint64_t>(size - known));
     if (!reader.ok()) return {};
-    const char* sign = negative != 0 ? "-" : "";
-    if (micro != 0) return print(buffer, "%s%02llu:%02u:%02u.%06u", sign, hours, minute, second, micro);
-    return print(buffer, "%s%02llu:%02u:%02u", sign, hours, minute, second);
+    Print out(buffer);
+    if (negative != 0) out.put('-');
+    return out.time(hours, minute, second, micro).value();
 }
 
 }  // namespace
