@@ -45,6 +45,31 @@ def conclude(run: RunFile, live: Reconstructor, chunks: Chunks, options: TraceOp
     growing.write_blocks(all_rows=True)
 
 
+def check_latest(run: RunFile, first: int, evidence: Table, options: TraceOptions) -> None:
+    """The self-check, of the transactions that began with call `first` or later, whose evidence is still
+    there."""
+    from tapscope.reconstruct.self_check import expectation
+
+    trees = run.read_table("traces", ["id", *(c.name for c in TABLES["traces"])], "root >= ?", [first])
+    members = run.read_table("trace_calls", where="call >= ?", params=[first])
+    at = np.minimum(np.searchsorted(trees["id"], members["trace"]), max(len(trees["id"]) - 1, 0))
+    whole = trees["id"][at] == members["trace"] if len(trees["id"]) else np.zeros(len(at), dtype=np.bool_)
+    ids = members["call"][whole]
+
+    def place(wanted: Ids) -> Ids:
+        there = np.minimum(np.searchsorted(ids, wanted), max(len(ids) - 1, 0))
+        return np.where((wanted >= 0) & (ids[there] == wanted), there, -1) if len(ids) else wanted
+
+    calls = run.read_table("calls", where="id >= ?", params=[first])
+    links = run.read_table("links", where="child >= ?", params=[first])
+    calls, links = ({name: values[whole] for name, values in table.items()} for table in (calls, links))
+    links |= {name: place(links[name]) for name in ("child", "parent", "runner_up")}
+    trees["root"] = place(trees["root"])
+    tree_calls = {"call": np.arange(len(ids)), "trace": at[whole]}
+    found = expectation(calls, links, trees, tree_calls, evidence, options.evidence)
+    run.set_meta("expected", None if found is None else found.as_json())
+
+
 def _number_nodes(step: Step, live: Reconstructor, addresses: list[str]) -> None:
     """The numbers that the nodes have when all of them are known."""
     new = live.nodes.renumber(addresses)

@@ -7,11 +7,13 @@ a capture which is traced as a whole.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import numpy as np
 from tapscope.capture.chunks import Chunk, Chunks
 from tapscope.capture.growing import GrowingFiles, GrowingSpool, Piece
 from tapscope.capture.live import Control
-from tapscope.cli.followed import conclude
+from tapscope.cli.followed import check_latest, conclude
 from tapscope.cli.output import printable
 from tapscope.cli.pipeline import TraceOptions, port_codes
 from tapscope.cli.signals import asked_to_stop
@@ -28,9 +30,11 @@ from tapscope.reconstruct.live.run import Progressed, Reconstructor
 from tapscope.store.codes import LinkKind
 from tapscope.store.growing import GrowingRun, InOrder, Step
 from tapscope.store.runfile import RunFile
-from tapscope.store.tables import TABLES, rows
+from tapscope.store.tables import TABLES, Table, rows
 
 BLOCKS_SECONDS = 60.0
+CHECKED_CALLS = 50_000
+"""The self-check is made of so many calls, the latest ones."""
 TOLD_SECONDS = 1.0
 _MESSAGES = tuple(column.name for column in TABLES["messages"])
 _TREE = tuple(column.name for name in ("links", "trace_calls") for column in TABLES[name])
@@ -38,10 +42,14 @@ _TRACES = (*(column.name for column in TABLES["traces"]), "last_call")
 
 
 def follow(
-    run: RunFile, captures: Sequence[Path], spools: Sequence[Path], options: TraceOptions
+    run: RunFile,
+    captures: Sequence[Path],
+    spools: Sequence[Path],
+    options: TraceOptions,
+    over: Callable[[], bool] | None = None,
 ) -> tuple[Chunks, list[dict[str, Any]]]:
-    """Store what comes until the inputs end, Ctrl-C or SIGTERM. Returns what the capture told, and its
-    sources.
+    """Store what comes until the inputs end, or `over` says so (None: until Ctrl-C or SIGTERM). Returns what
+    the capture told, and its sources.
 
     A second Ctrl-C raises KeyboardInterrupt: then the file holds what was stored until then."""
     source: GrowingFiles | GrowingSpool
@@ -60,13 +68,17 @@ def follow(
         )
     steps = _Steps(run, options)
     control = Control()
-    with asked_to_stop(control), source:
+    with contextlib.ExitStack() as ending:
+        if over is None:
+            ending.enter_context(asked_to_stop(control))
+        ending.enter_context(source)
         for piece in source.pieces():
             if piece is not None:
                 steps.take(piece)
-            if control.stop:
+            if control.stop or (over is not None and over()):
                 source.stop()
-            steps.tell()
+            if over is None:  # else the terminal is another's
+                steps.tell()
         steps.finish()
         sources = source.told(steps.chunks.sources())
         steps.conclude()
@@ -84,6 +96,8 @@ class _Steps:
             options.evidence, min_probability=options.min_probability, same_nodes=options.same_nodes
         )
         self._session = 0
+        self._latest: deque[tuple[int, Table]] = deque()
+        """Evidence of the latest calls, for the self-check, and the number of the first of them."""
         self._messages = InOrder(_MESSAGES)
         self._tree = InOrder(_TREE)
         self._traces = InOrder(_TRACES)
@@ -123,8 +137,21 @@ class _Steps:
         """What only the whole run tells."""
         late = np.unique(np.concatenate(self._late)) if self._late else np.zeros(0, dtype=np.int64)
         conclude(self._run, self._live, self.chunks, self._options, late)
+        if self._options.self_check and self._latest:
+            evidence = {
+                c.name: np.concatenate([part[c.name] for _, part in self._latest]) for c in TABLES["evidence"]
+            }
+            check_latest(self._run, self._latest[0][0], evidence, self._options)
+
+    def _remember(self, now: Progressed) -> None:
+        if not self._options.self_check or not len(now.call_ids):
+            return
+        self._latest.append((int(now.call_ids[0]), now.evidence))
+        while len(self._latest) > 1 and self._latest[1][0] <= self._live.calls - CHECKED_CALLS:
+            self._latest.popleft()
 
     def _store(self, now: Progressed, chunk: Chunk | None) -> None:
+        self._remember(now)
         with self._growing.step() as step:
             if chunk is not None:
                 self._store_chunk(step, chunk)

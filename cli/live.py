@@ -10,10 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tapscope.capture.spool import is_spool
 from tapscope.cli.output import Progress, note
 from tapscope.cli.pipeline import TraceOptions, port_codes, trace
 from tapscope.cli.signals import asked_to_stop
@@ -24,6 +26,10 @@ from tapscope.store.runfile import RunFile
 if TYPE_CHECKING:
     pass
 
+BEGUN_SECONDS = 0.1
+"""It is looked so often whether a capture has begun."""
+NICE = 10
+"""By how much whoever traces stands back behind the capture."""
 UNPRIVILEGED = ("tapscope", "nobody")
 """Users that root becomes for a capture: the first one that exists."""
 
@@ -82,7 +88,7 @@ def capture(options: LiveOptions, progress: Progress | None = None) -> dict[str,
                 exit_code=ExitCode.USAGE,
             )
     if options.output is not None:
-        return _capture_and_trace(options, options.output, progress)
+        return _capture_and_trace(options, options.output)
     from tapscope.capture.live import Control, LiveSettings, capture_to_spool
     from tapscope.capture.rotation import Rotation
     from tapscope.capture.spool import SpoolBound
@@ -177,9 +183,9 @@ def _record(options: LiveOptions, counted: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _capture_and_trace(options: LiveOptions, output: Path, progress: Progress | None) -> dict[str, Any]:
-    """A capture in a process of its own, which gives up its rights; what it put into its spool is traced with
-    ours."""
+def _capture_and_trace(options: LiveOptions, output: Path) -> dict[str, Any]:
+    """A capture in a process of its own, which gives up its rights; what it puts into its spool is traced
+    with ours meanwhile."""
     spool = options.spool or output.with_name(output.name + ".spool")
     if options.spool is None and spool.exists():
         raise TapscopeError(
@@ -189,14 +195,13 @@ def _capture_and_trace(options: LiveOptions, output: Path, progress: Progress | 
         )
     RunFile.create(output, force=options.force).close()  # fails now, not at the end
     try:
-        record = _in_child(_arguments(options, spool), spool)
+        record = _in_child(_arguments(options, spool), spool, output)
     except BaseException:
         if not any(spool.glob("*.npz")):  # it never began: nothing stays that would be in the way of the next
             output.unlink()
             if options.spool is None:
                 shutil.rmtree(spool, ignore_errors=True)
         raise
-    trace([spool], output, TraceOptions(), force=True, progress=progress)
     if options.spool is None:
         shutil.rmtree(spool)
     return record | {"run": str(output), "spool": None if options.spool is None else str(spool)}
@@ -230,8 +235,9 @@ def _arguments(options: LiveOptions, spool: Path) -> list[str]:
     return [*words, "--", *([options.filter] if options.filter else [])]
 
 
-def _in_child(arguments: list[str], spool: Path) -> dict[str, Any]:
-    """Runs `tapscope capture`; hands signals on to it, and returns what it says at its end."""
+def _in_child(arguments: list[str], spool: Path, output: Path) -> dict[str, Any]:
+    """Runs `tapscope capture` and follows its spool; hands signals on to it, and returns what it says at its
+    end."""
     child = subprocess.Popen(
         [sys.executable, "-m", "tapscope", "capture", *arguments],
         stdout=subprocess.PIPE,
@@ -246,7 +252,18 @@ def _in_child(arguments: list[str], spool: Path) -> dict[str, Any]:
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
+        while child.poll() is None and not is_spool(spool):
+            time.sleep(BEGUN_SECONDS)
+        if is_spool(spool):
+            os.nice(NICE)
+            trace(
+                [spool], output, TraceOptions(follow=True), force=True, over=lambda: child.poll() is not None
+            )
         out, _ = child.communicate()
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

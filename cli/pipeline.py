@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,11 +80,13 @@ def trace(
     *,
     force: bool = False,
     progress: Progress | None = None,
+    over: Callable[[], bool] | None = None,
 ) -> Path:
     """Trace capture files or a run directory into a new run file at `out` and return its path.
 
     Raises TapscopeError for unusable input or output. Host logs of a run directory are loaded too; its event
-    logs and truth are not touched (they are for `validate`).
+    logs and truth are not touched (they are for `validate`). What is followed is followed until `over` says
+    so; None: until a signal.
     """
     options = options or TraceOptions()
     found = find_inputs(inputs)
@@ -108,7 +110,7 @@ def trace(
         if found.spools:
             _refuse_reading_options(options, found.spools[0])
         if options.follow and _grows(found, options):
-            _follow(run, found, options)
+            _follow(run, found, options, over)
             done("follow")
         else:
             if found.spools:
@@ -156,11 +158,11 @@ def _grows(found: Inputs, options: TraceOptions) -> bool:
     return False
 
 
-def _follow(run: RunFile, found: Inputs, options: TraceOptions) -> None:
+def _follow(run: RunFile, found: Inputs, options: TraceOptions, over: Callable[[], bool] | None) -> None:
     from tapscope.cli.following import follow
 
     run.set_meta("stage", "follow")
-    chunks, sources = follow(run, found.captures, found.spools, options)
+    chunks, sources = follow(run, found.captures, found.spools, options, over)
     run.write_sources([{"kind": "capture"} | dict(source) for source in sources])
     run.write_counters(chunks.counters())
     run.set_meta("tap_points", [list(map(int, row)) for row in chunks.tap_points()])

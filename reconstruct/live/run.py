@@ -19,7 +19,7 @@ from tapscope.reconstruct.live.matching import Matching
 from tapscope.reconstruct.live.nodes import Nodes
 from tapscope.reconstruct.live.trees import Done, Trees
 from tapscope.store.codes import EvidenceMode
-from tapscope.store.tables import TABLES, Table
+from tapscope.store.tables import TABLES, Table, empty
 
 FIRST_NS = 60_000_000_000
 FIRST_CALLS = 65_536
@@ -36,6 +36,8 @@ class Progressed:
     """Amendments of messages that were handed on before."""
     calls: Table
     call_ids: Ids
+    evidence: Table
+    """Of their messages."""
     done: Done
 
 
@@ -115,7 +117,8 @@ class Reconstructor:
             if not finished and count < FIRST_CALLS and spans < self._first_ns:
                 nothing = {c.name: np.zeros(0, dtype=c.dtype) for c in TABLES["calls"]}
                 none = np.zeros(0, dtype=np.int64)
-                return Progressed(messages, rows, amended, nothing, none, self._trees.take(self._matching))
+                done = self._trees.take(self._matching)
+                return Progressed(messages, rows, amended, nothing, none, empty("evidence"), done)
             settled = _together(self._first)
             self._first, self._started = [], True
         calls = self.nodes.fill(settled, addresses)
@@ -133,7 +136,7 @@ class Reconstructor:
         )
         self._trees.add(calls, ids, settled.gone_ns, links)
         done = self._trees.take(self._matching, finished=finished)
-        return Progressed(messages, rows, amended, calls, ids, done)
+        return Progressed(messages, rows, amended, calls, ids, settled.evidence, done)
 
 
 def _together(parts: list[Settled]) -> Settled:
