@@ -22,6 +22,9 @@ Ids = NDArray[np.int64]
 ClassLines = dict[int, tuple[int, str, str]]
 """By a session's number of a class: protocol, text, example."""
 
+LIVE_NS = 5_000_000_000
+"""What a live capture saw so long ago was handed over."""
+
 _COLUMNS = {column.name: at for at, column in enumerate(TABLES["messages"])}
 
 
@@ -96,6 +99,8 @@ class Chunks:
         self._class_of: dict[int, int] = {}
         self._before: list[dict[str, Any]] = []
         self._about: dict[str, Any] = {"counters": [], "sources": [], "tap_points": []}
+        self._brought_ns = -1
+        self._by_one_clock = False
         self._begin_session()
 
     def _begin_session(self) -> None:
@@ -154,6 +159,7 @@ class Chunks:
         events = {name: values[at >= 0] for name, values in events.items()}
         events["conn"] = at[at >= 0].astype(np.int32)
         self._advance(connections, messages, amendments)
+        self._wait_with_the_clock(about.get("written_ns", -1))
         return Chunk(connections, connection_rows, messages, rows, evidence, events, amendments, self.now_ns)
 
     def counters(self) -> list[tuple[str, int, str]]:
@@ -167,7 +173,11 @@ class Chunks:
 
     def sources(self) -> list[dict[str, Any]]:
         """Sources of all sessions, as of their last segments."""
-        return [dict(source) for about in (*self._before, self._about) for source in about["sources"]]
+        return [
+            source | ({"session": about["session"]} if "session" in about else {})
+            for about in (*self._before, self._about)
+            for source in about["sources"]
+        ]
 
     def tap_points(self) -> list[tuple[int, int, int, int]]:
         """Tap points of all sessions, as of their last segments."""
@@ -253,6 +263,17 @@ class Chunks:
             amendments["value"][times],
         ):
             self.now_ns = max(self.now_ns, int(values.max(initial=-1)))
+
+    def _wait_with_the_clock(self, written_ns: int) -> None:
+        """On a tap that is silent time goes on all the same, where its clock is the one that segments are
+        written by: where those that brought something were written soon after."""
+        if written_ns < 0:
+            return
+        if self.now_ns > self._brought_ns:
+            self._brought_ns = self.now_ns
+            self._by_one_clock = 0 <= written_ns - self.now_ns < LIVE_NS
+        elif self._by_one_clock:
+            self.now_ns = self._brought_ns = max(self.now_ns, written_ns - LIVE_NS)
 
 
 def _whole(low_half: NDArray[Any], first: int) -> Ids:

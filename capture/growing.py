@@ -129,8 +129,8 @@ class GrowingFiles:
                 source["warning"] = "; ".join(filter(None, [source.get("warning"), file.warning]))
         return sources
 
-    def warnings(self) -> list[str]:
-        """Of a file each; see `told`."""
+    def counters(self) -> list[tuple[str, int, str]]:
+        """Nothing but what the engine counts."""
         return []
 
     def _read(self) -> None:
@@ -169,6 +169,8 @@ class GrowingSpool:
         self._classes_read = 0
         self._classes: dict[int, ClassLines] = {}
         self._warnings: list[str] = []
+        self._segments = {"segments": 0, "damaged_segments": 0, "missing_segments": 0}
+        self._segments["deleted_segments"] = read_manifest(path)["deleted"]["segments"]
 
     def __enter__(self) -> GrowingSpool:
         return self
@@ -204,9 +206,9 @@ class GrowingSpool:
             out[-1]["warning"] = "; ".join(filter(None, [out[-1].get("warning"), *self._warnings]))
         return out
 
-    def warnings(self) -> list[str]:
-        """Segments that could not be read, and those that were gone before they could."""
-        return self._warnings
+    def counters(self) -> list[tuple[str, int, str]]:
+        """Segments that were read, could not be, and were gone before they could; as `read_spool` counts."""
+        return [(f"spool.{name}", value, "segments") for name, value in self._segments.items() if value]
 
     def _new(self) -> Iterator[Piece]:
         """Segments that were not read, as far as they are there."""
@@ -225,13 +227,17 @@ class GrowingSpool:
                 return  # joined or deleted meanwhile: look again
             except _DAMAGE as error:
                 self._warnings.append(f"{self._path / file.name}: the segment is damaged: {error}")
+                self._segments["damaged_segments"] += file.last - self._done
                 self._done = file.last
                 continue
             if file.first > self._done + 1:
                 self._warnings.append(f"segments {self._done + 1:06} to {file.first - 1:06} were missed")
+                self._segments["missing_segments"] += file.first - self._done - 1
+                self._done = file.first - 1
             self._skip_known(file, arrays, about)
             self._read_classes()
             lines = self._classes.pop(about["session"], {})
+            self._segments["segments"] += file.last - self._done
             self._done = file.last
             yield Piece(about["session"], arrays, about, lines)
 

@@ -29,6 +29,10 @@ def conclude(run: RunFile, live: Reconstructor, chunks: Chunks, options: TraceOp
     growing = GrowingRun(run)
     with growing.step() as step:
         step.execute("DELETE FROM meta WHERE key = 'following'")
+        step.execute_each(
+            "UPDATE class SET example = ? WHERE id = ?",
+            [(text, number) for number, text in chunks.examples.items()],
+        )
         _number_nodes(step, live, chunks.addresses)
         if len(late):
             _mend_calls(step, run, late)

@@ -36,6 +36,7 @@ BLOCKS_SECONDS = 60.0
 CHECKED_CALLS = 50_000
 """The self-check is made of so many calls, the latest ones."""
 TOLD_SECONDS = 1.0
+ACCOUNT_SECONDS = 10.0
 _MESSAGES = tuple(column.name for column in TABLES["messages"])
 _TREE = tuple(column.name for name in ("links", "trace_calls") for column in TABLES[name])
 _TRACES = (*(column.name for column in TABLES["traces"]), "last_call")
@@ -47,9 +48,8 @@ def follow(
     spools: Sequence[Path],
     options: TraceOptions,
     over: Callable[[], bool] | None = None,
-) -> tuple[Chunks, list[dict[str, Any]]]:
-    """Store what comes until the inputs end, or `over` says so (None: until Ctrl-C or SIGTERM). Returns what
-    the capture told, and its sources.
+) -> None:
+    """Store what comes until the inputs end, or `over` says so (None: until Ctrl-C or SIGTERM).
 
     A second Ctrl-C raises KeyboardInterrupt: then the file holds what was stored until then."""
     source: GrowingFiles | GrowingSpool
@@ -77,12 +77,12 @@ def follow(
                 steps.take(piece)
             if control.stop or (over is not None and over()):
                 source.stop()
+            steps.account(source)
             if over is None:  # else the terminal is another's
                 steps.tell()
         steps.finish()
-        sources = source.told(steps.chunks.sources())
+        steps.account(source, last=True)
         steps.conclude()
-    return steps.chunks, sources
 
 
 class _Steps:
@@ -109,7 +109,7 @@ class _Steps:
             ("calls", "roots", "linked", "unknown", "traces", "complete_traces"), 0
         )
         self._sure = 0.0
-        self._blocks = self._told = time.monotonic()
+        self._blocks = self._told = self._accounted = time.monotonic()
         self._told_messages = 0
 
     def take(self, piece: Piece) -> None:
@@ -132,6 +132,16 @@ class _Steps:
         assert not len(self._messages)
         assert not len(self._tree)
         assert not len(self._traces)
+
+    def account(self, source: GrowingFiles | GrowingSpool, *, last: bool = False) -> None:
+        """Store now and then what was read, and what of it was not understood."""
+        if not last and time.monotonic() - self._accounted < ACCOUNT_SECONDS:
+            return
+        self._accounted = time.monotonic()
+        sources = source.told(self.chunks.sources())
+        self._run.write_sources([{"kind": "capture"} | one for one in sources])
+        self._run.write_counters(self.chunks.counters() + source.counters())
+        self._run.set_meta("tap_points", [list(map(int, row)) for row in self.chunks.tap_points()])
 
     def conclude(self) -> None:
         """What only the whole run tells."""

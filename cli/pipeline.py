@@ -162,10 +162,7 @@ def _follow(run: RunFile, found: Inputs, options: TraceOptions, over: Callable[[
     from tapscope.cli.following import follow
 
     run.set_meta("stage", "follow")
-    chunks, sources = follow(run, found.captures, found.spools, options, over)
-    run.write_sources([{"kind": "capture"} | dict(source) for source in sources])
-    run.write_counters(chunks.counters())
-    run.set_meta("tap_points", [list(map(int, row)) for row in chunks.tap_points()])
+    follow(run, found.captures, found.spools, options, over)
 
 
 def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progress | None) -> CaptureTables:

@@ -107,6 +107,44 @@ def test_a_capture_that_comes_in_pieces_gives_what_it_gives_as_a_whole(path: Pat
     assert differences(live, path) == []
 
 
+def test_time_goes_on_while_a_live_tap_is_silent():
+    capture = _native.Capture.of_files(
+        paths=[str(PCAPS / "http_ajp_mysql_groundtruth.pcap")],
+        salt=SALT,
+        keep_text=False,
+        port_map={},
+        limits={},
+    )
+    while capture.run(50, 2**63):
+        pass
+    chunks = Chunks()
+    arrays, about = arrays_of(capture.drain())
+    chunks.learn_classes({})
+    seen_ns = Chunks().add(arrays, about).now_ns
+    second = 1_000_000_000
+    assert chunks.add(arrays, about | {"written_ns": seen_ns + second}).now_ns == seen_ns
+    arrays, about = arrays_of(capture.drain())
+    assert chunks.add(arrays, about | {"written_ns": seen_ns + 60 * second}).now_ns == seen_ns + 55 * second
+
+
+def test_time_stands_still_where_segments_were_written_by_another_clock():
+    capture = _native.Capture.of_files(
+        paths=[str(PCAPS / "http_ajp_mysql_groundtruth.pcap")],
+        salt=SALT,
+        keep_text=False,
+        port_map={},
+        limits={},
+    )
+    while capture.run(50, 2**63):
+        pass
+    chunks = Chunks()
+    year = 31_536_000_000_000_000
+    arrays, about = arrays_of(capture.drain())
+    seen_ns = chunks.add(arrays, about | {"written_ns": about["sources"][0]["last_ns"] + year}).now_ns
+    arrays, about = arrays_of(capture.drain())
+    assert chunks.add(arrays, about | {"written_ns": seen_ns + 2 * year}).now_ns == seen_ns
+
+
 SHORT = {"first_stretch": 1500, "stretch": 600, "ahead": 200, "first_ns": 1_000_000_000}
 
 
