@@ -98,12 +98,12 @@ class Chunks:
         self._address_row: dict[str, int] = {}
         self._class_of: dict[int, int] = {}
         self._before: list[dict[str, Any]] = []
-        self._about: dict[str, Any] = {"counters": [], "sources": [], "tap_points": []}
         self._brought_ns = -1
         self._by_one_clock = False
         self._begin_session()
 
     def _begin_session(self) -> None:
+        self._about: dict[str, Any] = {"counters": [], "sources": [], "tap_points": []}
         self._runs = Runs()
         self._known = Runs()
         self._class_of = {}

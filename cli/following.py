@@ -128,6 +128,7 @@ class _Steps:
         """Nothing more comes: everything is decided."""
         if not self._session:
             return
+        self._live.amend(self.chunks.next_session())
         self._store(self._live.finish(self.chunks.addresses), None)
         assert not len(self._messages)
         assert not len(self._tree)

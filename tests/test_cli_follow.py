@@ -3,6 +3,7 @@ capture."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import signal
@@ -148,11 +149,14 @@ def segments(path: Path, spool: spools.Spool):
     yield
 
 
-def test_a_spool_is_followed_while_a_capture_writes_to_it(tmp_path):
+@pytest.mark.parametrize("share", [0.6, 1.0])
+def test_a_spool_is_followed_while_a_capture_writes_to_it(tmp_path, share):
+    """Also of a capture that goes on when nobody follows it any more."""
+    count = len(list(segments(SAMPLE, spools.Spool(tmp_path / "whole.spool"))))
     writing = segments(SAMPLE, spools.Spool(tmp_path / "tap.spool"))
     next(writing)
     process = following(tmp_path / "tap.spool", tmp_path / "run.db")
-    for _ in writing:
+    for _ in itertools.islice(writing, int(share * count)):
         time.sleep(0.05)
     time.sleep(2.0)
     assert process.poll() is None
