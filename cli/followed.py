@@ -1,7 +1,7 @@
 """The end of `tapscope trace --follow`: what only the whole run tells, read back from what was stored.
 
-The capture is over, and with it the bound on memory: queue lengths take the times of all calls, about 100
-bytes a call, and where the tap lost bytes another 60.
+The capture is over, and with it the bound on memory: queue lengths, and where the tap lost bytes its marks,
+take the times of all calls.
 """
 
 from __future__ import annotations
