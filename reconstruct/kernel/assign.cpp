@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bound.hpp"
 #include "chains.hpp"
 #include "content.hpp"
 #include "exchange.hpp"
@@ -54,6 +55,7 @@ public:
           options_(options),
           stop_(stop),
           content_(problem_, candidates_),
+          bound_(problem_, candidates_),
           model_(problem_, candidates_, {}, {}),
           split_(problem_, candidates_, model_),
           exchange_(problem_, candidates_, model_),
@@ -73,6 +75,7 @@ public:
         const double keep =
             learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
         content_.bind(keep);
+        bound_.bind();
         model_.bind(idle, lent_.once());
         if (!learned_) {
             model_.expect(content_.learn(options_.content_rounds));
@@ -83,10 +86,13 @@ public:
             return whole(weigh(draws));
         }
         content_.apply();
+        bound_.score();
         place();
         content_.relearn(chains_.parent_of(), keep);
+        bound_.estimate(chains_.parent_of(), keep);
         model_.estimate(chains_.parent_of(), keep);
         content_.score_all();
+        bound_.score();
         chains_.forget();
         nearness_.forget();
         const auto draws = decide();
@@ -117,7 +123,10 @@ private:
     void learn() {
         for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
             if (round < options_.forward_rounds) {
-                if (round > 0) content_.apply();
+                if (round > 0) {
+                    content_.apply();
+                    bound_.score();
+                }
                 nearness_.forget();
                 forward();
             }
@@ -189,7 +198,7 @@ private:
             if (2 * round == options_.soften_rounds) find_live_pairs();
             draw();
             // What is drawn anew is a small part, and tells little of what is copied.
-            if (round % 4 == 3) content_.relearn(chains_.parent_of());
+            if (round % 4 == 3) relearn();
             model_.estimate(chains_.parent_of());
             nearness_.forget();
         }
@@ -238,10 +247,17 @@ private:
 
     void reestimate() {
         taught_by_ = chains_.parent_of();
-        content_.relearn(chains_.parent_of());
+        relearn();
         model_.estimate(chains_.parent_of());
         chains_.forget();
         nearness_.forget();
+    }
+
+    // What tells of single calls.
+    void relearn() {
+        content_.relearn(chains_.parent_of());
+        bound_.estimate(chains_.parent_of(), 0);
+        bound_.score();
     }
 
     // Each child, in time order, goes where its hazard is highest. It sees the past only; but where a connection is one
@@ -414,6 +430,7 @@ private:
     Candidates candidates_;
     Lent lent_;
     Content content_;
+    Bound bound_;
     Model model_;
     PairSplit split_;
     ChainExchange exchange_;

@@ -267,7 +267,11 @@ void Content::score_all() {
     const auto& children = problem_.children;
     begin_scores();
     for (std::size_t c = 0; c < children.size(); ++c) {
-        if (children.tokens.offset[c] == children.tokens.offset[c + 1]) continue;
+        if (children.tokens.offset[c] == children.tokens.offset[c + 1]) {
+            std::fill(candidates_.content.begin() + candidates_.offset[c],
+                      candidates_.content.begin() + candidates_.offset[c + 1], 0.0f);
+            continue;
+        }
         for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
             const auto p = candidates_.parent[i];
             candidates_.content[i] = static_cast<float>(score(p, c, shared(form_at_[p], c)));

@@ -23,9 +23,9 @@ struct Tokens {  // CSR: tokens of row i are [offset[i], offset[i + 1])
     std::span<const std::uint64_t> hash;
 };
 
-struct Parents {                                // sorted by arrive
-    std::span<const std::int32_t> cls;          // dense class, 0 .. n_parent_classes-1
-    std::span<const std::int32_t> conn;         // dense connection
+struct Parents {                         // sorted by arrive
+    std::span<const std::int32_t> cls;   // dense class, 0 .. n_parent_classes-1
+    std::span<const std::int64_t> conn;  // any numbers that stay the same over all stretches; may be empty
     std::span<const Time> arrive, request_end;  // first and last byte of the request
     std::span<const Time> response_begin;       // first byte of the response; as depart when unanswered
     std::span<const Time> depart;               // last byte of the response; latest end when unanswered
@@ -46,6 +46,8 @@ struct Children {                        // sorted by begin
     // Previous child on the same connection, or kNone; when empty, as the other rows tell.
     std::span<const std::int32_t> before_on_conn{};
     Tokens results{};  // values in the answers
+    // Connections by numbers that stay the same over all stretches; may be empty.
+    std::span<const std::int64_t> conn_name{};
     // Where a node calls itself: the same call among the parents, or kNone; when empty, none of them is.
     std::span<const std::int32_t> as_parent{};
     std::size_t size() const noexcept { return cls.size(); }

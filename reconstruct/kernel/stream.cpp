@@ -79,6 +79,7 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
         parent_cls_.push_back(intern(parent_classes_, cls));
         parent_row_.push_back(parents_pushed_++);
     }
+    append(parent_conn_, parents.conn);
     append(arrive_, parents.arrive);
     append(request_end_, parents.request_end);
     for (std::size_t p = 0; p < parents.cls.size(); ++p) {
@@ -102,9 +103,10 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
 
 void NodeStream::measure() {
     std::size_t bytes = bytes_of(decided_.parent) * 4;
-    for (const auto* column : {&arrive_, &request_end_, &response_begin_, &depart_, &begin_,
-                               &child_response_begin_, &end_, &parent_row_, &child_conn_, &child_as_parent_,
-                               &parent_tokens_.offset, &child_tokens_.offset, &child_results_.offset}) {
+    for (const auto* column :
+         {&arrive_, &request_end_, &response_begin_, &depart_, &begin_, &child_response_begin_, &end_,
+          &parent_row_, &parent_conn_, &child_conn_, &child_as_parent_, &parent_tokens_.offset,
+          &child_tokens_.offset, &child_results_.offset}) {
         bytes += bytes_of(*column);
     }
     bytes += bytes_of(old_connections_);
@@ -320,11 +322,10 @@ void NodeStream::match(const Border& border) {
             departs[p] = arrive_[p] + stretch_.patience_ns;
     }
     const auto conns = connections(border);
-    const std::vector<std::int32_t> no_conns(parents, 0);
     auto first = [&](const auto& column, std::size_t n) { return std::span(column).first(n); };
     Problem problem;
     problem.parents = {first(parent_cls_, parents),
-                       no_conns,
+                       first(parent_conn_, parents),
                        first(arrive_, parents),
                        first(request_end_, parents),
                        first(response_begin_, parents),
@@ -334,6 +335,7 @@ void NodeStream::match(const Border& border) {
                        capacity_parents_};
     problem.children.cls = first(child_cls_, border.end);
     problem.children.conn = conns.conn;
+    problem.children.conn_name = first(child_conn_, border.end);
     problem.children.before_on_conn = conns.before;
     const auto as_parent = own_places(border.end, parents);
     problem.children.as_parent = as_parent;
@@ -364,6 +366,7 @@ void NodeStream::match(const Border& border) {
 void NodeStream::keep_parents(const std::vector<std::uint32_t>& rows) {
     keep_rows(parent_cls_, rows);
     keep_rows(parent_row_, rows);
+    keep_rows(parent_conn_, rows);
     for (auto* column : {&arrive_, &request_end_, &response_begin_, &depart_}) keep_rows(*column, rows);
     keep_rows(answered_, rows);
     parent_tokens_.keep(rows);

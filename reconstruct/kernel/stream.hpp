@@ -129,7 +129,7 @@ private:
 
     // Rows that wait, and those of open parents. The first children are decided: decided_parent_.
     std::vector<std::int32_t> parent_cls_, child_cls_;
-    std::vector<std::int64_t> parent_row_, child_conn_, child_as_parent_;
+    std::vector<std::int64_t> parent_row_, parent_conn_, child_conn_, child_as_parent_;
     std::vector<Time> arrive_, request_end_, response_begin_, depart_;
     std::vector<Time> begin_, child_response_begin_, end_;
     std::vector<std::uint8_t> answered_;

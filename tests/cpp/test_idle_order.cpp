@@ -83,8 +83,7 @@ struct World {
         cls.assign(begin.size(), 0);
         parent_cls.assign(kRequests, 0);
         no_tokens.assign(std::max(begin.size(), kRequests) + 1, 0);
-        problem.parents = {parent_cls, parent_cls,          arrive, arrive, answer, depart,
-                           answered,   {no_tokens, {}, {}}, 1};
+        problem.parents = {parent_cls, {}, arrive, arrive, answer, depart, answered, {no_tokens, {}, {}}, 1};
         problem.children = {cls, conn, begin, end, end, {no_tokens, {}, {}}, 1};
     }
 

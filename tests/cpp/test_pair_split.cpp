@@ -24,7 +24,7 @@ void expect_near(double actual, double expected, double tolerance, const char* w
 
 // Two overlapping parents and a few children with random classes, connections and times.
 struct World {
-    std::vector<std::int32_t> parent_cls{0, 1}, parent_conn{0, 1};
+    std::vector<std::int32_t> parent_cls{0, 1};
     std::vector<Time> arrive{0, 300'000}, request_end{1000, 301'000}, response_begin, depart;
     std::vector<std::uint8_t> answered{1, 1};
     std::vector<std::int32_t> child_cls, child_conn;
@@ -47,8 +47,8 @@ struct World {
         response_begin = {at + 2'000'000, std::max<Time>(early, 600'000)};
         depart = {response_begin[0] + 5000, response_begin[1] + 5000};
         no_tokens_c.assign(static_cast<std::size_t>(n) + 1, 0);
-        problem.parents = {parent_cls, parent_conn,           arrive, request_end, response_begin, depart,
-                           answered,   {no_tokens_p, {}, {}}, 2};
+        problem.parents = {
+            parent_cls, {}, arrive, request_end, response_begin, depart, answered, {no_tokens_p, {}, {}}, 2};
         problem.children = {child_cls, child_conn, begin, end, end, {no_tokens_c, {}, {}}, 3};
     }
 };

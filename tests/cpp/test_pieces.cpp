@@ -17,7 +17,7 @@ constexpr std::int32_t kParents = 8, kChildren = 16;
 
 // Pairs of parents that overlap, one pair after the other: some pieces lie apart, as children of neighbours do.
 struct World {
-    std::vector<std::int32_t> parent_cls, parent_conn, child_cls, child_conn;
+    std::vector<std::int32_t> parent_cls, child_cls, child_conn;
     std::vector<Time> arrive, depart, begin, end;
     std::vector<std::uint8_t> answered = std::vector<std::uint8_t>(kParents, 1);
     std::vector<std::int64_t> no_tokens_p = std::vector<std::int64_t>(kParents + 1, 0),
@@ -28,7 +28,6 @@ struct World {
         for (std::int32_t p = 0; p < kParents; ++p) {
             const Time from = (p / 2) * 9'000'000 + (p % 2) * 100'000;
             parent_cls.push_back(static_cast<std::int32_t>(random() % 2));
-            parent_conn.push_back(p);
             arrive.push_back(from);
             depart.push_back(from + 10'000'000);
         }
@@ -39,8 +38,8 @@ struct World {
             child_cls.push_back(static_cast<std::int32_t>(random() % 3));
             child_conn.push_back(static_cast<std::int32_t>(random() % 3));
         }
-        problem.parents = {parent_cls, parent_conn,           arrive, arrive, depart, depart,
-                           answered,   {no_tokens_p, {}, {}}, 2};
+        problem.parents = {parent_cls, {}, arrive, arrive, depart, depart, answered, {no_tokens_p, {}, {}},
+                           2};
         problem.children = {child_cls, child_conn, begin, end, end, {no_tokens_c, {}, {}}, 3};
     }
 };

@@ -70,7 +70,7 @@ struct World {
         // The answer comes with the end of the call: nobody works then.
         for (const double at : made) answer.push_back(static_cast<Time>(at) + 2'000'000);
         no_tokens.assign(come.size() + 1, 0);
-        problem.parents = {cls, conn, arrive, arrive, answer, answer, answered, {no_tokens, {}, {}}, 1};
+        problem.parents = {cls, {}, arrive, arrive, answer, answer, answered, {no_tokens, {}, {}}, 1};
         problem.children = {cls, conn, begin, end, end, {no_tokens, {}, {}}, 1};
     }
 
