@@ -25,9 +25,9 @@ class World:
     rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     tokens: list[tuple[int, bool, int, int, int]] = field(default_factory=list)
 
-    def serve(self, kind: int, arrive: int, depart: int) -> int:
-        """A call that the node serves; its index."""
-        self.rows.append((-1, kind, len(self.rows), arrive, depart, NODE))
+    def serve(self, kind: int, arrive: int, depart: int, conn: int | None = None) -> int:
+        """A call that the node serves, on a connection of its own unless one is named; its index."""
+        self.rows.append((-1, kind, len(self.rows) if conn is None else -1 - conn, arrive, depart, NODE))
         return len(self.rows) - 1
 
     def call(self, parent: int, kind: int, begin: int, end: int, conn: int | None = None) -> int:

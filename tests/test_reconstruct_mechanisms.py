@@ -182,6 +182,43 @@ def test_a_connection_opened_for_a_request_is_of_that_request_alone():
     assert known.paths >= 0.93
 
 
+def _middleware(seed: int, *, bound: bool) -> World:
+    """Statements that look alike are handed on, a few at a time.
+
+    `bound`: by the connection that belongs to the one on which they came; else by any that is free.
+    """
+    draw = random.Random(seed)
+    world = World()
+    ahead = [0.0] * 24  # when each connection is free again
+    behind = [0.0] * 24
+    partner = draw.sample(range(24), 24)
+    now = 0.0
+    for _ in range(3000):
+        now += draw.expovariate(600) * SECOND
+        came = draw.choice(
+            [k for k in range(24) if ahead[k] <= now] or [min(range(24), key=ahead.__getitem__)]
+        )
+        arrive = max(now, ahead[came])
+        begin = arrive + draw.lognormvariate(1.6, 1.0) * MS
+        free = [k for k in range(24) if behind[k] <= begin]
+        conn = partner[came] if bound else draw.choice(free)
+        end = begin + draw.lognormvariate(0.8, 0.8) * MS
+        behind[conn] = end
+        ahead[came] = end + draw.lognormvariate(0.0, 0.8) * MS
+        parent = world.serve(0, int(arrive), int(ahead[came]), 1000 + came)
+        world.call(parent, 0, int(begin), int(end), conn)
+    return world
+
+
+def test_connections_that_belong_together_tell_what_was_handed_on():
+    blind = score(_middleware(seed=51, bound=False), EvidenceMode.TIMING)
+    assert blind.paths < 0.75, "the world is too easy"
+    assert blind.probability.mean() < blind.right.mean() + 0.02
+    told = score(_middleware(seed=51, bound=True), EvidenceMode.TIMING)
+    assert told.paths >= 0.97
+    assert told.right[told.probability >= 0.99].mean() >= 0.999
+
+
 def _pool_that_runs_dry(seed: int, *, fair: bool) -> World:
     """Requests that look alike wait for one of four connections, which they hold until they answer.
 
