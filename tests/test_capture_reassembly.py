@@ -312,6 +312,32 @@ def test_a_port_that_is_used_again_is_a_new_connection(tmp_path: Path) -> None:
     assert np.bincount(tables.messages["conn"]).min() >= 4
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_ports_that_are_used_again_without_a_handshake_in_sight(closed: bool, tmp_path: Path) -> None:
+    """The end of the first connection may be lost, too: then only its long silence tells that it is over."""
+    first = talk(Dialogue(isn=(1000, 5000)).open(), PAIRS[:2])
+    later_ns = first.now_ns + (10**8 if closed else 11 * 10**9)
+    first = first.close() if closed else first
+    second = talk(Dialogue(isn=(3 * 10**9, 2 * 10**9), now_ns=later_ns).open(), PAIRS[:2]).close()
+    tables = read(write_pcap(tmp_path / "a.pcap", first.packets + second.packets[3:]))
+    assert tables.connections["close_how"].tolist() == [
+        CloseHow.FIN if closed else CloseHow.REUSED,
+        CloseHow.FIN,
+    ]
+    assert tables.connections["midstream"].tolist() == [False, True]
+    assert len(set(tables.messages["request"].tolist()) - {-1}) == 4
+    assert tables.connections["missing_to_server"].sum() + tables.connections["missing_to_client"].sum() == 0
+
+
+def test_far_numbers_on_a_connection_in_use_end_nothing(tmp_path: Path) -> None:
+    dialogue = talk(Dialogue().open(), PAIRS[:2])
+    stray = Dialogue(isn=(3 * 10**9, 2 * 10**9), now_ns=dialogue.now_ns).send(CLIENT, b"stray").packets
+    dialogue = talk(dialogue, PAIRS[2:4]).close()
+    tables = read(write_pcap(tmp_path / "a.pcap", sorted(dialogue.packets + stray)))
+    assert tables.connections["close_how"].tolist() == [CloseHow.FIN]
+    assert len(set(tables.messages["request"].tolist()) - {-1}) == 4
+
+
 def test_a_connection_joined_midstream_knows_its_client(tmp_path: Path) -> None:
     dialogue = talk(Dialogue(client_port=80, server_port=40000).open(), PAIRS[:4])
     tables = read(write_pcap(tmp_path / "a.pcap", dialogue.packets[3:]))

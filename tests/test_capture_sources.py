@@ -189,6 +189,7 @@ def test_standard_input_is_a_source(tmp_path: Path, rows: list[tuple[object, ...
         (b"\xd4\xc3\xb2\xa1\x02\x00", "the pcap file header is cut"),
         (b"\x0a\x0d\x0d\x0a\x1c\0\0\0", "the pcapng section header is cut"),
         (b"ab", "the file ends before a capture header"),
+        (b"\x28\xb5\x2f\xfd\x04\x58", "the file ends before a capture header"),
     ],
 )
 def test_what_is_not_a_capture_is_refused_with_path_and_remedy(

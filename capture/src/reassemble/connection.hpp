@@ -14,6 +14,8 @@
 namespace tapscope {
 
 inline constexpr std::uint8_t kUnknownSide = 2;
+inline constexpr std::int64_t kInWindow = 1 << 24;  // numbers further away are not of the same connection
+inline constexpr std::int64_t kInUse_ns = 10'000'000'000;  // one that was silent for longer may be over
 
 // In the order of use: what every segment needs stands in the first cache line, then the streams.
 struct alignas(64) Connection {

@@ -19,8 +19,6 @@ namespace tapscope {
 namespace {
 
 constexpr std::int64_t kNoTimer_us = 1000;
-constexpr std::int64_t kInWindow = 1 << 24;
-constexpr std::int64_t kInUse_ns = 10'000'000'000;
 
 }  // namespace
 

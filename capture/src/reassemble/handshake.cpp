@@ -28,13 +28,7 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
                           offset <= static_cast<std::int64_t>(Stream::kProvisional);
         const bool first_of_side = !mine.based && !old.closing;
         if (old.finished || (!same_start && !late && !first_of_side)) {
-            if (!old.finished) {
-                recorder_.counters.add("tcp.port_reused", 1, Unit::connections);
-                if (old.close_how == CloseHow::open) old.close_how = CloseHow::reused;
-                finish_connection(index);
-            }
-            old.id = -1;
-            release(index);
+            free_ports(index);
             index = FlowTable::kNone;
         } else if (same_start && (answer ? old.syn_ack_seen : old.syn_seen)) {
             if (is_copy(old, s)) return FlowTable::kNone;
@@ -72,6 +66,30 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
     return index;
 }
 
+// From here on the ports are another connection's.
+void Tracker::free_ports(std::uint32_t index) {
+    Connection& old = at(index);
+    if (!old.finished) {
+        recorder_.counters.add("tcp.port_reused", 1, Unit::connections);
+        if (old.close_how == CloseHow::open) old.close_how = CloseHow::reused;
+        finish_connection(index);
+    }
+    old.id = -1;
+    release(index);
+}
+
+// Is the segment one of a later connection with the same addresses and ports, whose opening was not seen? Its numbers
+// are far from those of both sides, and the old connection is closed, or has been silent for long.
+bool Tracker::opens_unseen(const Connection& old, const Segment& s) const noexcept {
+    const Stream& mine = old.stream[s.side];
+    const Stream& peer = old.stream[s.side ^ 1];
+    if ((s.flags & (tcp_flag::syn | tcp_flag::rst | tcp_flag::ack)) != tcp_flag::ack) return false;
+    if (!mine.anchored || !peer.anchored) return false;
+    if (!old.closing && !old.finished && s.time_ns - old.last_ns < kInUse_ns) return false;
+    return std::abs(std::int64_t{mine.from_next(s.seq)}) > kInWindow &&
+           std::abs(std::int64_t{peer.from_next(s.ack)}) > kInWindow;
+}
+
 void Tracker::note_listener(const Segment& s) {
     const unsigned server = (s.flags & tcp_flag::ack) != 0 ? s.side : s.side ^ 1u;
     const std::uint64_t key =
@@ -81,7 +99,7 @@ void Tracker::note_listener(const Segment& s) {
 
 void Tracker::on_reset(Connection& connection, const Segment& s) {
     const Stream& mine = connection.stream[s.side];
-    if (mine.anchored && std::abs(std::int64_t{mine.from_next(s.seq)}) > (1 << 24) && mine.packets > 1)
+    if (mine.anchored && std::abs(std::int64_t{mine.from_next(s.seq)}) > kInWindow && mine.packets > 1)
         return recorder_.counters.add("tcp.rst_out_of_window", 1, Unit::packets);
     if (is_copy(connection, s)) return;
     recent_.remember(s);

@@ -148,6 +148,10 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     if (s.key.space == 0 && (index == FlowTable::kNone ? own_spaces_ > 0 : s.tap != at(index).tap) &&
         in_own_space(index, s)) [[unlikely]]
         return;
+    if (index != FlowTable::kNone && opens_unseen(at(index), s)) [[unlikely]] {
+        free_ports(index);
+        index = FlowTable::kNone;
+    }
     if (index != FlowTable::kNone && at(index).finished && !(s.flags & syn)) {
         if (is_copy(at(index), s)) return discard("discarded.mirror_copy", s.captured);
         recorder_.counters.add("tcp.after_close", 1, Unit::packets);
