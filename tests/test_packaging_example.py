@@ -46,7 +46,9 @@ def test_the_walked_example_works(tmp_path: Path) -> None:
     engine = [
         path
         for path in (tmp_path / "capture/src").rglob("*.cpp")
-        if path.parent.name in ("src", "dissect") and path.name not in ("sharded.cpp", "merge_tables.cpp")
+        if path.parent.name in ("src", "dissect")
+        and path.name not in ("sharded.cpp", "merge_tables.cpp")
+        and not path.name.startswith("memcached_")  # of the longer form, which the example replaces
     ]
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
     common = [compiler, "-std=c++20", "-O0", "-I", str(tmp_path / "capture/src")]

@@ -60,10 +60,12 @@ private:
     Run flag(Side& side, bool value, Recorder& recorder);
     Run text_field(Side& side, Input& in, Recorder& recorder);
     Run text(Text& text, Input& in) const;
+    Run text_read(Side& side, Recorder& recorder);
+
+    // cjdbc_answers.cpp: what the controller answers.
+    Run answer_tag(Side& side, Recorder& recorder);
     Run nulls(Side& side, Input& in);
     Run values(Side& side, Input& in, Recorder& recorder);
-    Run text_read(Side& side, Recorder& recorder);
-    Run answer_tag(Side& side, Recorder& recorder);
     void result_token(std::string_view value, Recorder& recorder);
 
     // cjdbc_statement.cpp: what a command says.

@@ -1,119 +1,19 @@
 #include "dissect/fastcgi.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <string_view>
 
 #include "bytes.hpp"
-#include "dissect/few_fields.hpp"
-#include "dissect/route.hpp"
+#include "dissect/fastcgi_wire.hpp"
 #include "evidence.hpp"
 
 namespace tapscope {
 
-namespace fastcgi {
-enum class Type : std::uint8_t {
-    begin_request = 1,
-    abort_request = 2,
-    end_request = 3,
-    params = 4,
-    stdin_ = 5,
-    stdout_ = 6,
-    stderr_ = 7,
-    data = 8,
-    get_values = 9,
-    get_values_result = 10,
-    unknown_type = 11,
-};
-}  // namespace fastcgi
-
-using fastcgi::Type;
+using namespace fastcgi;
 
 namespace {
 
-constexpr std::size_t kHeader = 8;
-constexpr std::size_t kFixedBody = 8;  // of BEGIN_REQUEST, END_REQUEST and UNKNOWN_TYPE
-constexpr std::size_t kMaxParams = 64 * 1024;
-constexpr std::size_t kFormBytes = 8 * 1024;
 constexpr std::size_t kMaxHead = 4096;  // bytes of a STDOUT record searched for the CGI head
-constexpr std::uint8_t kResponder = 1, kAuthorizer = 2, kFilter = 3;
-
-Type type_of(Bytes record) noexcept { return static_cast<Type>(record[1]); }
-std::uint16_t id_of(Bytes record) noexcept { return load_be16(&record[2]); }
-std::uint16_t length_of(Bytes record) noexcept { return load_be16(&record[4]); }
-std::size_t size_of(Bytes record) noexcept { return kHeader + length_of(record) + record[6]; }
-
-// A record header that `direction` may carry; `record` has it, and as much of the content as is at hand.
-bool plausible(Direction direction, Bytes record) noexcept {
-    if (record[0] != 1 || record[7] != 0) return false;
-    const std::uint16_t id = id_of(record), length = length_of(record);
-    switch (type_of(record)) {
-        case Type::begin_request:
-            if (direction != Direction::to_server || id == 0 || length != kFixedBody) return false;
-            if (record.size() < kHeader + kFixedBody) return true;
-            return record[8] == 0 && record[9] >= kResponder && record[9] <= kFilter && record[10] <= 1 &&
-                   std::all_of(record.begin() + 11, record.begin() + 16,
-                               [](std::uint8_t c) { return c == 0; });
-        case Type::abort_request:
-            return direction == Direction::to_server && id != 0 && length == 0;
-        case Type::params:
-        case Type::stdin_:
-        case Type::data:
-            return direction == Direction::to_server && id != 0;
-        case Type::get_values:
-            return direction == Direction::to_server && id == 0;
-        case Type::end_request:
-            return direction == Direction::to_client && id != 0 && length == kFixedBody &&
-                   (record.size() < kHeader + 5 || record[kHeader + 4] <= 3);
-        case Type::stdout_:
-        case Type::stderr_:
-            return direction == Direction::to_client && id != 0;
-        case Type::get_values_result:
-            return direction == Direction::to_client && id == 0;
-        case Type::unknown_type:
-            return direction == Direction::to_client && id == 0 && length == kFixedBody;
-    }
-    return false;
-}
-
-// Where records follow each other from, at or behind `from`; bytes.size() when nowhere. Three records, or up to the end.
-std::size_t find_chain(Direction direction, Bytes bytes, std::size_t from, bool only_at_start) noexcept {
-    for (std::size_t p = from; p + kHeader <= bytes.size(); ++p) {
-        std::size_t q = p, count = 0;
-        while (count < 3 && q + kHeader <= bytes.size() && plausible(direction, bytes.subspan(q))) {
-            q += size_of(bytes.subspan(q));
-            ++count;
-        }
-        // The last one may go on beyond the bytes, or the next one begin at their end.
-        const bool at_end = q >= bytes.size() || (q + kHeader > bytes.size() && bytes[q] == 1);
-        if (count == 3 || (count > 0 && at_end)) return p;
-        if (only_at_start) break;
-    }
-    return bytes.size();
-}
-
-// One length of a name-value pair: a byte below 128, or four bytes with the highest bit set.
-bool take_length(std::string_view& text, std::size_t& length) noexcept {
-    if (text.empty()) return false;
-    const auto first = static_cast<std::uint8_t>(text[0]);
-    if (first < 0x80) {
-        length = first;
-        text.remove_prefix(1);
-        return true;
-    }
-    if (text.size() < 4) return false;
-    length = load_be32(reinterpret_cast<const std::uint8_t*>(text.data())) & 0x7fffffff;
-    text.remove_prefix(4);
-    return true;
-}
-
-bool starts_folded(std::string_view text, std::string_view lower) noexcept {
-    if (text.size() < lower.size()) return false;
-    for (std::size_t i = 0; i < lower.size(); ++i)
-        if ((text[i] | 0x20) != lower[i]) return false;
-    return true;
-}
 
 }  // namespace
 
@@ -245,97 +145,6 @@ void FastcgiDissector::alone(Direction direction, const char* text, std::uint64_
     const MessageRef ref = recorder.begin(direction, MessageKind::one_way, at);
     recorder.set_class(ref, protocol, text);
     recorder.end(ref, next);
-}
-
-// ---- web server to application --------------------------------------------------------------------------------------
-
-// role u16, flags u8 (1: keep the connection), five zero bytes.
-void FastcgiDissector::begin_request(std::uint16_t id, Bytes content, std::uint64_t at, Recorder& recorder) {
-    if (recorder.has_request()) recorder.count("fastcgi.multiplexed");
-    began_since_loss_ = true;
-    request_id_ = id;
-    role_ = content[1];
-    request_ = recorder.begin(Direction::to_server, MessageKind::request, at, id);
-    body_ = Body::params;
-    text_.clear();
-    form_ = false;
-}
-
-void FastcgiDissector::end_of_params(Recorder& recorder) {
-    if (body_ != Body::params) return;
-    body_ = Body::none;
-    FewFields<24> extras;
-    std::string_view method, uri, script, path_info, query, cookie, address, port;
-    std::string_view rest = text_;
-    while (!rest.empty()) {
-        std::size_t name_size = 0, value_size = 0;
-        if (!take_length(rest, name_size) || !take_length(rest, value_size) || name_size > rest.size() ||
-            value_size > rest.size() - name_size) {
-            recorder.count("fastcgi.bad_params");
-            recorder.add_flags(request_, message_flag::suspicious);
-            break;
-        }
-        const std::string_view name = rest.substr(0, name_size), value = rest.substr(name_size, value_size);
-        rest.remove_prefix(name_size + value_size);
-        if (name == "REQUEST_METHOD") {
-            method = value;
-        } else if (name == "REQUEST_URI") {
-            uri = value;
-        } else if (name == "SCRIPT_NAME") {
-            script = value;
-        } else if (name == "PATH_INFO") {
-            path_info = value;
-        } else if (name == "QUERY_STRING") {
-            query = value;
-        } else if (name == "CONTENT_TYPE") {
-            form_ = starts_folded(value, "application/x-www-form-urlencoded");
-        } else if (name == "REMOTE_ADDR") {
-            address = value;
-        } else if (name == "REMOTE_PORT") {
-            port = value;
-        } else if (name == "HTTP_COOKIE") {
-            cookie = value;
-        } else if (name.starts_with("HTTP_X_") || name == "HTTP_TRACEPARENT") {
-            extras.add({name.substr(5), value});
-        }
-    }
-    thread_local std::string target;
-    if (!uri.empty()) {
-        target.assign(uri);
-    } else {
-        target.assign(script).append(path_info);
-        if (!query.empty()) target.append("?").append(query);
-    }
-    if (method.empty()) method = "UNKNOWN";
-    request_route(recorder, request_, protocol, method, target);
-    if (!cookie.empty()) cookie_evidence(recorder, request_, cookie);
-    for (const auto& [extra, value] : extras) {
-        // HTTP_X_REQUEST_ID was the header X-Request-Id.
-        std::array<char, 64> header;
-        const std::string_view name = extra.substr(0, header.size());
-        std::transform(name.begin(), name.end(), header.begin(), [](char c) { return c == '_' ? '-' : c; });
-        header_evidence(recorder, request_, {header.data(), name.size()}, value);
-    }
-    if (!address.empty() && !port.empty()) endpoint_evidence(recorder, request_, address, port);
-    text_.clear();
-    form_bytes_ = 0;
-    if (form_) body_ = Body::form;
-}
-
-// `length` 0 ends the request; `content` is the part of it that is looked at.
-void FastcgiDissector::stdin_record(Bytes content, std::size_t length, std::uint64_t next,
-                                    Recorder& recorder) {
-    if (body_ == Body::form) {
-        text_.append(as_text(content));
-        form_bytes_ += length;
-        if (length == 0 || text_.size() >= kFormBytes) {
-            form_evidence(recorder, request_, text_, length == 0 || text_.size() == form_bytes_);
-            body_ = Body::none;
-        }
-    }
-    if (length > 0) return;
-    recorder.end(request_, next);
-    request_ = kNoMessage;
 }
 
 // ---- application to web server --------------------------------------------------------------------------------------

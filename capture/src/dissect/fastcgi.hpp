@@ -41,15 +41,17 @@ private:
     Side& side(Direction d) noexcept { return sides_[static_cast<unsigned>(d)]; }
     std::size_t wanted(fastcgi::Type type, std::size_t content) const noexcept;
     void record(Bytes header, Bytes content, std::uint64_t at, std::uint64_t next, Recorder& recorder);
-    void begin_request(std::uint16_t id, Bytes content, std::uint64_t at, Recorder& recorder);
-    void stdin_record(Bytes content, std::size_t length, std::uint64_t next, Recorder& recorder);
-    void end_of_params(Recorder& recorder);
     bool begin_answer(std::uint16_t id, std::uint64_t at, Recorder& recorder);
     void head(Bytes content, Recorder& recorder);
     void end_request(Bytes content, std::uint64_t next, Recorder& recorder);
     void alone(Direction direction, const char* text, std::uint64_t at, std::uint64_t next,
                Recorder& recorder);
     bool find_border(Direction direction, Bytes bytes, std::uint64_t& pos, Recorder& recorder);
+
+    // fastcgi_request.cpp
+    void begin_request(std::uint16_t id, Bytes content, std::uint64_t at, Recorder& recorder);
+    void end_of_params(Recorder& recorder);
+    void stdin_record(Bytes content, std::size_t length, std::uint64_t next, Recorder& recorder);
 
     Side sides_[2];
     MessageRef request_ = kNoMessage;  // open request

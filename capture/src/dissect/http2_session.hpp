@@ -1,10 +1,25 @@
-// One HTTP/2 connection while it is read: frames to streams (http2.cpp), header blocks to messages (http2_headers.cpp).
+// One HTTP/2 connection while it is read: frames to streams (http2.cpp), header blocks to messages
+// (http2_headers.cpp), losses (http2_loss.cpp).
 #pragma once
 
 #include "dissect/http2.hpp"
 #include "dissect/http_head.hpp"
 
 namespace tapscope {
+
+namespace http2 {
+
+inline constexpr const char* kControl = "http2.control";  // bytes of frames that belong to no message
+
+// The message of `stream` that frames of `direction` belong to, when it was begun and is not over.
+inline Interleaved* open_message(Stream& stream, Direction direction) noexcept {
+    const bool to_server = direction == Direction::to_server;
+    Interleaved& message = to_server ? stream.request : stream.response;
+    const bool open = to_server ? !stream.client_ended : stream.answered && !stream.server_ended;
+    return open && !stream.closed && message.ref != kNoMessage ? &message : nullptr;
+}
+
+}  // namespace http2
 
 struct Http2Dissector::Session {
     Parsed start(Direction direction, Bytes bytes, Recorder& recorder);
@@ -15,13 +30,15 @@ struct Http2Dissector::Session {
     Parsed prefix(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed fragment(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed control(Direction direction, Bytes bytes, Recorder& recorder);
-    Parsed lost(Direction direction, Bytes bytes, Recorder& recorder);
-    Parsed malformed(Direction direction, const char* label, Recorder& recorder);
     void reset(Direction direction, std::uint32_t code, Recorder& recorder);
     void promised(std::uint32_t id, Recorder& recorder);
     void stream_ended(Direction direction, http2::Stream& stream, Recorder& recorder);
-    void lose(Direction direction, bool bytes_missing, Recorder& recorder);
     bool is_lossy() const noexcept { return lossy[0] || lossy[1]; }
+
+    // http2_loss.cpp
+    void lose(Direction direction, bool bytes_missing, Recorder& recorder);
+    Parsed lost(Direction direction, Bytes bytes, Recorder& recorder);
+    Parsed malformed(Direction direction, const char* label, Recorder& recorder);
 
     // http2_headers.cpp
     void open_block(Direction direction, Recorder& recorder);

@@ -31,13 +31,17 @@ public:
 private:
     enum class Form : std::uint8_t { unknown, text, binary };
 
-    Parsed text_request(std::string_view line, std::size_t line_size, Recorder& recorder);
-    Parsed text_answer(std::string_view line, std::size_t line_size, Recorder& recorder);
-    Parsed binary_request(Bytes bytes, Recorder& recorder);
-    Parsed binary_answer(Bytes bytes, Recorder& recorder);
     void begin(MessageKind kind, std::uint32_t tag, Recorder& recorder);
     void end_answer(std::uint64_t next, Recorder& recorder);
-    bool out_of_step(Bytes bytes, Recorder& recorder);
+    bool out_of_step(Recorder& recorder);
+
+    // memcached_text.cpp
+    Parsed text_request(std::string_view line, std::size_t line_size, Recorder& recorder);
+    Parsed text_answer(std::string_view line, std::size_t line_size, Recorder& recorder);
+
+    // memcached_binary.cpp
+    Parsed binary_request(Bytes bytes, Recorder& recorder);
+    Parsed binary_answer(Bytes bytes, Recorder& recorder);
 
     MessageRef request_ = kNoMessage;  // the last message of the client
     MessageRef answer_ = kNoMessage;   // open answer

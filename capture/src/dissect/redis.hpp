@@ -26,6 +26,9 @@ public:
     void on_end(Direction direction, Recorder& recorder);
 
 private:
+    void lose(Recorder& recorder);
+
+    // redis_request.cpp
     Parsed request(Bytes bytes, Recorder& recorder);
     Parsed array_head(Bytes bytes, Recorder& recorder);
     Parsed argument(Bytes bytes, Recorder& recorder);
@@ -35,11 +38,11 @@ private:
     void class_of_command(std::string_view name, std::string_view subject, Recorder& recorder);
     Parsed end_request(std::uint64_t next, Recorder& recorder);
 
+    // redis_reply.cpp
     Parsed reply(Bytes bytes, Recorder& recorder);
     Parsed reply_head(Bytes bytes, std::string_view line, std::size_t line_size, Recorder& recorder);
     Parsed element(Bytes bytes, std::string_view line, std::size_t line_size, Recorder& recorder);
     void end_reply(std::uint64_t next, Recorder& recorder);
-    void lose(Recorder& recorder);
 
     MessageRef request_ = kNoMessage;  // open request
     MessageRef reply_ = kNoMessage;    // open reply or push
