@@ -100,6 +100,18 @@ def test_classes_statuses_and_keys(tmp_path: Path) -> None:
     assert [len(values) for values in numbers] == [1, 2, 0]
 
 
+def test_a_capture_of_the_server_s_direction_alone_has_its_answers(tmp_path: Path) -> None:
+    dialogue = Dialogue(server_port=11211).open()
+    dialogue.send(CLIENT, b"get user:42\r\n").send(SERVER, b"VALUE user:42 0 5\r\nEND\r\n\r\nEND\r\n")
+    dialogue.send(CLIENT, b"incr a 1\r\n").send(SERVER, b"NOT_FOUND\r\n")
+    dialogue.send(CLIENT, b"mg a\r\n").send(SERVER, b"EN\r\n").close()
+    packets = [packet for packet in dialogue.packets if packet[1][34:36] == (11211).to_bytes(2, "big")]
+    tables = dissect_checks.read(write_pcap(tmp_path / "one_way.pcap", packets))
+    assert unaccounted(tables) == []
+    assert tables.messages["kind"].tolist() == [1, 1, 1]
+    assert tables.messages["status"].tolist() == [0, 1, 1]
+
+
 def test_a_dump_of_all_keys_is_one_answer(tmp_path: Path) -> None:
     tables = talk(
         tmp_path,

@@ -358,6 +358,20 @@ def test_a_flushed_request_that_was_lost_shifts_nothing(tmp_path: Path) -> None:
     assert sorted(row for _, row in answers)[-2:] == [row for _, row in sorted(answers)[-2:]]
 
 
+def test_a_lost_refusal_of_encryption_hides_nothing(tmp_path: Path) -> None:
+    dialogue = Dialogue(server_port=PORT).open()
+    for side, data in [(CLIENT, struct.pack("!II", 8, 80877103)), (SERVER, b"N"), (CLIENT, startup())]:
+        dialogue.emit(side, 24, data)
+        dialogue.seq[side] += len(data)
+    dialogue.send(SERVER, LOGGED_IN).send(CLIENT, query("select 1")).send(SERVER, done() + READY).close()
+    tables = dissect_checks.read(
+        write_pcap(tmp_path / "lost.pcap", dialogue.packets[:4] + dialogue.packets[5:])
+    )
+    assert unaccounted(tables) == []
+    assert classes(tables, REQUEST) == ["SSL_REQUEST", "LOGIN", "select ?"]
+    assert calls(tables) == [("SSL_REQUEST", None), ("select ?", 0)]
+
+
 def test_a_statement_without_name_is_forgotten_where_its_successor_may_be_lost(tmp_path: Path) -> None:
     dialogue = Dialogue(server_port=PORT).open()
     turns = [(CLIENT, startup()), (SERVER, LOGGED_IN)]

@@ -119,6 +119,24 @@ def test_two_lost_replies_in_a_row_do_not_shift_those_behind_them(tmp_path: Path
     assert calls_without(tmp_path, {3, 5}, *turns) == found
 
 
+def test_a_capture_of_the_server_s_direction_alone_has_its_replies(tmp_path: Path) -> None:
+    turns = [
+        (CLIENT, command("GET", "a")),
+        (SERVER, b"$5\r\nhello\r\n"),
+        (CLIENT, command("LRANGE", "a", "0", "1")),
+    ]
+    turns += [(SERVER, b"*2\r\n$1\r\na\r\n:1\r\n"), (CLIENT, command("INCR", "a")), (SERVER, b"-ERR\r\n")]
+    dialogue = Dialogue(server_port=6379).open()
+    for side, data in turns:
+        dialogue.send(side, data)
+    packets = [packet for packet in dialogue.close().packets if packet[1][34:36] == (6379).to_bytes(2, "big")]
+    tables = read(write_pcap(tmp_path / "one_way.pcap", packets))
+    assert unaccounted(tables) == []
+    assert tables.messages["wire_bytes"].tolist() == [11, 15, 6]
+    assert tables.messages["status"].tolist() == [0, 0, 1]
+    assert tables.messages["request"].tolist() == [-1, -1, -1]
+
+
 def test_replies_to_commands_that_were_lost_are_nobody_s(tmp_path: Path) -> None:
     turns = [(CLIENT, command("GET", "a")), (SERVER, b"$1\r\n1\r\n")]
     turns += [(CLIENT, command("SET", "a", "2")), (SERVER, b"+OK\r\n")]

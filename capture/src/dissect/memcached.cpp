@@ -82,6 +82,7 @@ void MemcachedDissector::begin(MessageKind kind, std::uint32_t tag, Recorder& re
     if (in_step_ || kind != MessageKind::request || !heard_since_ || recorder.open_requests() != 1) return;
     if (!recorder.front_asked_behind_loss()) return;  // its answer may be among what was lost
     in_step_ = true;
+    lost_server_ = false;
     if (answer_ != kNoMessage) recorder.end(answer_, 0);  // what was lost took its end
     answer_ = kNoMessage;
     recorder.answers_in_step();
@@ -98,6 +99,8 @@ void MemcachedDissector::end_answer(std::uint64_t next, Recorder& recorder) {
 bool MemcachedDissector::out_of_step(Recorder& recorder) {
     if (in_step_) return false;
     heard_since_ = recorder.lost_requests_received(0);
+    // Of a connection of which nothing but answers is seen they are nobody's, and can be read.
+    if (request_ == kNoMessage && !lost_server_) return false;
     recorder.remainder(Direction::to_client, "memcached.answers_not_told_apart");
     while (recorder.front_received(0)) recorder.give_up_request();
     return true;
@@ -114,7 +117,7 @@ void MemcachedDissector::on_gap(Direction direction, std::uint64_t, Recorder& re
         return;
     }
     if (direction == Direction::to_client) {
-        heard_since_ = true;
+        heard_since_ = lost_server_ = true;
         // Unreadable bytes (no gap): whatever had been asked by then is answered by them, or will not be.
         while (recorder.front_received(0)) recorder.give_up_request();
     } else {

@@ -49,7 +49,7 @@ private:
     Form form_ = Form::unknown;
     bool stream_ = false;       // watch: the server sends on and on
     bool lost_client_ = false;  // the borders of commands are unknown
-    bool lost_server_ = false;  // binary: the borders of answers are unknown
+    bool lost_server_ = false;  // the borders of answers are unknown
     bool in_step_ = true;       // text answers can be paired
     bool heard_since_ = false;  // not in step: the server said something since the loss
 };

@@ -43,10 +43,16 @@ Parsed PostgresDissector::parse(Direction direction, Bytes bytes, Recorder& reco
 
 // Before the first typed message.
 Parsed PostgresDissector::start(Direction direction, Bytes bytes, Recorder& recorder) {
-    if (direction == Direction::to_server && phase_ == Phase::start && !side(direction).lost) {
+    // Was the answer to a request for encryption lost? A client that goes on in the clear has read that it was declined.
+    const bool answer_lost = phase_ == Phase::encrypt && side(Direction::to_client).lost;
+    if (direction == Direction::to_server && (phase_ == Phase::start || answer_lost) &&
+        !side(direction).lost) {
         const Probe first = starts_connection(bytes);
         if (first == Probe::need_more) return {Step::ok, 0};
-        if (first == Probe::yes) return startup_message(bytes, recorder);
+        if (first == Probe::yes) {
+            phase_ = Phase::start;
+            return startup_message(bytes, recorder);
+        }
     }
     if (direction == Direction::to_client && phase_ == Phase::encrypt) {
         const auto answer = static_cast<char>(bytes[0]);

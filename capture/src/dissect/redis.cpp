@@ -77,14 +77,14 @@ Parsed RedisDissector::parse(Direction direction, Bytes bytes, Recorder& recorde
 
 void RedisDissector::lose(Recorder& recorder) {
     in_step_ = false;
-    if (reply_ == kNoMessage) return;
+    if (reply_ == kNoMessage || (!asked_ && !lost_server_)) return;
     recorder.add_flags(reply_, message_flag::truncated);
 }
 
 void RedisDissector::on_gap(Direction direction, std::uint64_t, Recorder& recorder) {
     if (stream_) return recorder.borders_kept();
     if (direction == Direction::to_client) {
-        heard_since_ = true;
+        heard_since_ = lost_server_ = true;
         // Unreadable bytes (no gap): whatever had been asked by then is answered by them, or will not be.
         while (recorder.front_received(0)) recorder.give_up_request();
         return lose(recorder);

@@ -56,7 +56,9 @@ private:
     bool subscribed_ = false;
     bool stream_ = false;       // MONITOR or replication: the server sends on and on
     bool ask_stream_ = false;   // asked for, not granted yet
+    bool asked_ = false;        // a command was seen
     bool lost_client_ = false;  // the borders of commands are unknown
+    bool lost_server_ = false;  // those of replies, until they are in step again
     bool fresh_ = true;
     bool in_step_ = true;       // replies can be paired
     bool heard_since_ = false;  // not in step: the server said something since the loss

@@ -8,7 +8,10 @@ namespace tapscope {
 using namespace redis;
 
 Parsed RedisDissector::reply(Bytes bytes, Recorder& recorder) {
-    if (!in_step_) {
+    if (!in_step_ && !asked_ && !lost_server_) {
+        // Of a connection of which nothing but replies is seen they are nobody's, and can be read.
+        heard_since_ = recorder.lost_requests_received(0);
+    } else if (!in_step_) {
         const std::string_view text = as_text(bytes);
         const bool push = text.starts_with('>') || text.starts_with("*3\r\n$7\r\nmessage\r\n");
         if (!push || (!subscribed_ && text[0] != '>')) {

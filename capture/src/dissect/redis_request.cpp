@@ -107,9 +107,11 @@ void RedisDissector::begin_command(std::string_view name, std::uint64_t at, Reco
     if ((traits & streams) != 0) ask_stream_ = true;
     if ((traits & subscribes) != 0) subscribed_ = true;
     index_ = 1;
+    asked_ = true;
     if (in_step_ || silent || !heard_since_ || recorder.open_requests() != 1) return;
     if (!recorder.front_asked_behind_loss()) return;  // its answer may be among what was lost
     in_step_ = true;
+    lost_server_ = false;
     if (reply_ != kNoMessage) recorder.end(reply_, 0);  // what was lost took its end
     reply_ = kNoMessage;
     recorder.answers_in_step();
