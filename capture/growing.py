@@ -119,7 +119,9 @@ class GrowingFiles:
                 break
             yield piece
         if self._failure is not None:
-            raise as_tapscope_error(self._failure) from None
+            what, path, *rest = self._failure.args
+            names = {file.pipe: name for file, name in zip(self._files, self._names, strict=True)}
+            raise as_tapscope_error(_native.SourceError(what, names.get(path, path), *rest)) from None
 
     def told(self, sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Sources by the names of their files, with what went wrong."""

@@ -104,6 +104,14 @@ def test_what_comes_through_a_pipe_gives_the_run_of_the_whole_capture(tmp_path, 
     assert differences(tmp_path / "run.db", traced(whole, tmp_path / "whole.db")) == []
 
 
+def test_a_file_that_is_no_capture_is_named(tmp_path):
+    path = tmp_path / "notes.pcap"
+    path.write_text("no capture, and long enough to be one by its length\n")
+    done = tapscope("trace", "--follow", path, "-o", tmp_path / "run.db")
+    assert done.returncode == ExitCode.ERROR
+    assert str(path) in done.stderr
+
+
 def test_who_reads_the_run_meanwhile_sees_whole_steps(tmp_path):
     capture = SAMPLE.read_bytes()
     growing = tmp_path / "growing.pcap"
