@@ -260,29 +260,42 @@ private:
         bound_.score();
     }
 
-    // Each child, in time order, goes where its hazard is highest. It sees the past only; but where a connection is one
-    // parent's, who takes its first call takes it to its end, and that end must suit the parent's, too.
+    // Each child that is not certain, in time order, goes where its hazard is highest. It sees the past only; but where a
+    // connection is one parent's, who takes its first call takes it to its end, and that end must suit the parent's, too.
     void forward() {
         const auto& children = problem_.children;
-        chains_.clear();
-        std::vector<Tip> tip(problem_.parents.size());
-        for (std::size_t i = 0; i < children.size(); ++i) {
-            const auto c = static_cast<std::int32_t>(i);
-            const bool decided = i < problem_.decided();
-            std::int32_t best = decided ? problem_.decided_parent[i] : kNone;
+        const auto& open = nearness_.find_open();
+        auto others = chains_.parent_of();
+        for (const auto c : open) others[c] = kNone;
+        for (std::size_t c = 0; c < others.size(); ++c) {
+            if (c < problem_.decided()) others[c] = problem_.decided_parent[c];
+            if (candidates_.certain(c)) others[c] = candidates_.certain_parent[c];
+        }
+        chains_.restore(others);
+        struct Ahead {
+            Tip tip;             // of its chain before the child at hand,
+            std::size_t at = 0;  // which begins with so many
+        };
+        std::vector<Ahead> ahead(problem_.parents.size());
+        for (const auto c : open) {
             const auto last = lent_.once() ? lent_.last_behind(problem_, c) : kNone;
             float top = -std::numeric_limits<float>::infinity();
-            for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1] && !decided; ++k) {
+            std::int32_t best = kNone;
+            for (auto k = candidates_.offset[c]; k < candidates_.offset[c + 1]; ++k) {
                 const auto p = candidates_.parent[k];
-                const float score = model_.step(p, tip[p], c) + candidates_.content[k] -
-                                    model_.log_survival(p, tip[p].latest, children.begin[i]);
+                auto& [tip, at] = ahead[p];
+                const auto& held = chains_.held(p);
+                while (at < held.size() && held[at] < c) model_.advance(p, tip, held[at++]);
+                const auto parts = model_.parts(p, tip, c);
+                nearness_.know(k, parts);
+                const float score = model_.tempered(parts) + candidates_.content[k] -
+                                    model_.log_survival(p, tip.latest, children.begin[c]);
                 const float both = last == kNone ? score : score + model_.step(p, last, kEnd);
                 if (score > model_.orphan(c) && both > top) top = both, best = p;
             }
-            if (best == kNone) continue;
-            chains_.append(best, c);
-            model_.advance(best, tip[best], c);
+            if (best != kNone) chains_.insert(best, ahead[best].at, c);
         }
+        nearness_.know_all(chains_);
     }
 
     // Pairwise splits of near parents until nothing improves.
@@ -320,6 +333,7 @@ private:
             if (stop_) break;
             std::erase_if(orphans[p], [&](std::int32_t c) { return chains_.parent_of()[c] != kNone; });
             if (chains_.held(p).empty() && orphans[p].empty()) continue;
+            if (!chains_.ask(p, orphans[p], model_.temper().gaps)) continue;
             if (!split_.load(p, kNobody, chains_.held(p), orphans[p])) continue;
             if (split_.best() < kGainWorthTaking) continue;
             improved = true;
@@ -382,6 +396,9 @@ private:
                 }
             }
         };
+        for (std::size_t c = 0; c < n; ++c) {
+            if (candidates_.certain(c)) odds_sum[c] = std::exp(-kNamed);
+        }
         for_pairs(account);
         const auto orphans = chains_.orphans();
         for (const auto p : nearness_.near_nobody()) {

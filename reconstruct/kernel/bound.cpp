@@ -123,6 +123,7 @@ void Bound::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
 void Bound::score() const {
     if (!tells_) return;
     for (std::size_t c = problem_.decided(); c < problem_.children.size(); ++c) {
+        if (candidates_.certain(c)) continue;
         const auto owner = parent_of_.empty() ? kNone : parent_of_[c];
         const bool counted = c < problem_.settled;
         for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {

@@ -32,10 +32,10 @@ void Chains::resize(std::size_t parents, std::size_t children) {
     forget();
 }
 
-void Chains::clear() {
-    for (auto& held : held_) held.clear();
-    std::fill(version_.begin(), version_.end(), 0);
-    std::fill(parent_of_.begin(), parent_of_.end(), kNone);
+void Chains::insert(std::int32_t p, std::size_t at, std::int32_t c) {
+    parent_of_[c] = p;
+    held_[p].insert(held_[p].begin() + static_cast<std::ptrdiff_t>(at), c);
+    version_[p] += mark(c);
 }
 
 void Chains::append(std::int32_t p, std::int32_t c) {
@@ -87,10 +87,15 @@ std::vector<std::vector<std::int32_t>> Chains::orphans() const {
     return out;
 }
 
-bool Chains::ask(std::int32_t p, std::int32_t q, float temper) noexcept {
+bool Chains::ask(std::int32_t p, const std::vector<std::int32_t>& orphans, float temper) noexcept {
+    std::uint64_t others = 0;
+    for (const auto c : orphans) others += mark(c);
+    return ask(p, kNobody, temper, others);
+}
+
+bool Chains::ask(std::int32_t p, std::int32_t q, float temper, std::uint64_t others) noexcept {
     const auto who = static_cast<std::uint64_t>(p) << 32 | static_cast<std::uint32_t>(q);
-    const auto fingerprint =
-        scramble(scramble(scramble(who ^ scramble(how(temper))) + version_[p]) + version_[q]);
+    const auto fingerprint = scramble(scramble(scramble(who ^ scramble(how(temper))) + version_[p]) + others);
     auto& place = asked_[fingerprint & (asked_.size() - 1)];
     if (place == fingerprint) return false;
     place = fingerprint;

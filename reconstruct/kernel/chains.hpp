@@ -28,9 +28,8 @@ public:
     const std::vector<std::int32_t>& held(std::int32_t p) const noexcept { return held_[p]; }
     std::int32_t parents() const noexcept { return static_cast<std::int32_t>(held_.size()); }
 
-    void clear();
-    // Child c, which is later than every child that p holds, goes to p.
-    void append(std::int32_t p, std::int32_t c);
+    // Child c, which nobody holds, goes to p, behind the first `at` children that p holds.
+    void insert(std::int32_t p, std::size_t at, std::int32_t c);
     // The split of a pair becomes the state.
     void take(std::int32_t p, std::int32_t q, const PairSplit& split);
     void restore(const std::vector<std::int32_t>& parent_of);
@@ -40,13 +39,18 @@ public:
 
     // Notes that the pair is asked with the chains that it has now, and with gaps that count `temper`. False when it is
     // known to have been asked so before. What is known is not all: a newer pair takes the place of an older one.
-    bool ask(std::int32_t p, std::int32_t q, float temper) noexcept;
+    bool ask(std::int32_t p, std::int32_t q, float temper) noexcept { return ask(p, q, temper, version_[q]); }
+    // The same for a parent and these orphans.
+    bool ask(std::int32_t p, const std::vector<std::int32_t>& orphans, float temper) noexcept;
     // The same for all chains at once.
     bool ask_all(float temper) noexcept;
     // Forgets what was asked: the model has changed.
     void forget() noexcept { ++models_; }
 
 private:
+    // Child c, which is later than every child that p holds, goes to p.
+    void append(std::int32_t p, std::int32_t c);
+    bool ask(std::int32_t p, std::int32_t q, float temper, std::uint64_t others) noexcept;
     std::uint64_t how(float temper) const noexcept {
         return models_ << 32 | std::bit_cast<std::uint32_t>(temper);
     }

@@ -267,6 +267,7 @@ void Content::score_all() {
     const auto& children = problem_.children;
     begin_scores();
     for (std::size_t c = 0; c < children.size(); ++c) {
+        if (candidates_.certain(c)) continue;
         if (children.tokens.offset[c] == children.tokens.offset[c + 1]) {
             std::fill(candidates_.content.begin() + candidates_.offset[c],
                       candidates_.content.begin() + candidates_.offset[c + 1], 0.0f);

@@ -22,6 +22,10 @@
 
 namespace tapscope::match {
 
+// Nats that a candidate is ahead of all others by, where a call is given to it for what it names. Half of that must be
+// for what it names, not for the class of request: else it may be nobody's.
+inline constexpr float kNamed = 8.0f;
+
 struct Affinity {
     std::int32_t n_parent = 0, n_child = 0;
     std::vector<double> weight;  // expected children of class k per parent of class a, row-major
@@ -69,11 +73,13 @@ public:
     void relearn(const std::vector<std::int32_t>& parent_of, double keep = 0.0);
 
     // Scores the content of all candidates; removes those whose weight is hopeless, while no child has a parent yet.
+    // Calls that name what only one candidate said are certain.
     void apply() {
+        candidates_.certain_parent.clear();
         score_all();
         drop_hopeless();
     }
-    // Scores the content of all candidates.
+    // Scores the content of all candidates for calls that are not certain.
     void score_all();
 
 private:

@@ -22,8 +22,13 @@ void ChainExchange::load(const Chains& chains, const std::vector<std::uint8_t>& 
     options_.clear();
     offset_.assign(1, 0);
     steps_of_class_.resize(static_cast<std::size_t>(problem_.parents.n_classes));
+    // A chain with a call that is certain goes nowhere, nor does another come in its place.
+    free_ = parents;
     for (std::int32_t p = 0; p < chains.parents(); ++p) {
-        if (parents[p] && !chains.held(p).empty()) score(chains.held(p), p, parents);
+        for (const auto c : chains.held(p)) free_[p] &= !candidates_.certain(static_cast<std::size_t>(c));
+    }
+    for (std::int32_t p = 0; p < chains.parents(); ++p) {
+        if (free_[p] && !chains.held(p).empty()) score(chains.held(p), p, free_);
     }
     assigned_ = holder_;
 }

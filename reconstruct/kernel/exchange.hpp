@@ -48,6 +48,7 @@ private:
     const Problem& problem_;
     const Candidates& candidates_;
     const Model& model_;
+    std::vector<std::uint8_t> free_;    // by parent: whether its chain may be another
     std::vector<std::int32_t> holder_;  // of each loaded chain
     std::vector<std::int64_t> offset_;  // CSR of options by chain
     std::vector<Option> options_;

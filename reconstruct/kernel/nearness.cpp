@@ -7,10 +7,10 @@ namespace tapscope::match {
 // Works out the steps that are not known any more. Returns whether there were any.
 bool Nearness::refresh(const Chains& chains) {
     const auto parents = problem_.parents.size();
-    const bool none = known_version_.size() != parents || step_.size() != candidates_.parent.size();
-    if (none) find_ranges();
+    const bool none = known_version_.size() != parents;
+    if (none) find_open();
     stale_.assign(parents, none);
-    stale_here_.assign(problem_.children.size() + 1, 0);
+    stale_here_.assign(open_.size() + 1, 0);
     known_version_.resize(parents);
     bool any = none || !starts_known_;
     if (any) ++stale_here_.front();  // all children are looked at
@@ -24,37 +24,51 @@ bool Nearness::refresh(const Chains& chains) {
         ++stale_here_[static_cast<std::size_t>(first_[p])];
         --stale_here_[static_cast<std::size_t>(last_[p]) + 1];
     }
-    touched_.assign(problem_.children.size(), 0);
+    touched_.assign(open_.size(), 0);
     if (!any) return false;
-    step_.resize(candidates_.parent.size());
-    tip_.assign(parents, {});
-    const auto& parent_of = chains.parent_of();
+    ahead_.assign(parents, {});
     std::int32_t stale_now = 0;
-    for (std::size_t i = 0; i < parent_of.size(); ++i) {
+    for (std::size_t i = 0; i < open_.size(); ++i) {
         stale_now += stale_here_[i];
         if (stale_now == 0) continue;
-        const auto c = static_cast<std::int32_t>(i);
-        for (auto k = candidates_.offset[i]; k < candidates_.offset[i + 1]; ++k) {
+        const auto c = open_[i];
+        for (auto k = candidates_.offset[c]; k < candidates_.offset[c + 1]; ++k) {
             const auto p = candidates_.parent[k];
-            if (!stale_[p] && (starts_known_ || tip_[p].latest != kStart)) continue;
-            step_[k] = model_.parts(p, tip_[p], c);
+            const auto& held = chains.held(p);
+            if (!stale_[p] && (starts_known_ || (!held.empty() && held.front() < c))) continue;
+            auto& [tip, at] = ahead_[p];
+            while (at < held.size() && held[at] < c) model_.advance(p, tip, held[at++]);
+            step_[k] = model_.parts(p, tip, c);
             touched_[i] = 1;
         }
-        if (const auto own = parent_of[i]; own != kNone) model_.advance(own, tip_[own], c);
     }
     starts_known_ = true;
     return true;
 }
 
-void Nearness::find_ranges() {
+const std::vector<std::int32_t>& Nearness::find_open() {
+    step_.resize(candidates_.parent.size());
+    open_.clear();
     first_.assign(problem_.parents.size(), kNone);
     last_ = first_;
-    for (std::size_t i = 0; i < problem_.children.size(); ++i) {
-        for (const auto p : candidates_.of(i)) {
-            if (first_[p] == kNone) first_[p] = static_cast<std::int32_t>(i);
-            last_[p] = static_cast<std::int32_t>(i);
+    for (std::size_t c = problem_.decided(); c < problem_.children.size(); ++c) {
+        if (candidates_.certain(c) || candidates_.of(c).empty()) continue;
+        for (const auto p : candidates_.of(c)) {
+            if (first_[p] == kNone) first_[p] = static_cast<std::int32_t>(open_.size());
+            last_[p] = static_cast<std::int32_t>(open_.size());
         }
+        open_.push_back(static_cast<std::int32_t>(c));
     }
+    width_ = -1;  // who is in reach is another question from now on
+    return open_;
+}
+
+void Nearness::know_all(const Chains& chains) {
+    known_version_.resize(problem_.parents.size());
+    for (std::size_t p = 0; p < known_version_.size(); ++p) {
+        known_version_[p] = chains.version(static_cast<std::int32_t>(p));
+    }
+    starts_known_ = true;
 }
 
 void Nearness::look(std::size_t child, std::int32_t own, float width) {
@@ -88,14 +102,14 @@ void Nearness::find(const Chains& chains, float width) {
     std::swap(near_, near_before_);
     near_.clear();
     std::size_t at = 0;
-    for (std::size_t i = problem_.decided(); i < parent_of.size(); ++i) {
-        const auto c = static_cast<std::int32_t>(i);
-        if (!whole && !touched_[i]) {
-            for (; at < near_before_.size() && near_before_[at].child <= c; ++at) {
-                if (near_before_[at].child == c) near_.push_back(near_before_[at]);
-            }
-        } else if (!candidates_.of(i).empty()) {
-            look(i, parent_of[i], width);
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+        const auto c = open_[i];
+        if (whole || touched_[i]) {
+            look(static_cast<std::size_t>(c), parent_of[c], width);
+            continue;
+        }
+        for (; at < near_before_.size() && near_before_[at].child <= c; ++at) {
+            if (near_before_[at].child == c) near_.push_back(near_before_[at]);
         }
     }
     gather();

@@ -2,9 +2,9 @@
 //
 // A child is told from the candidates for it by the step that each of them would take to make it, from where its chain
 // stands just before. A candidate that is `width` nats less likely than the parent that has the child is out of reach;
-// a pair of parents between which no child is in reach keeps what it has. One sweep over all children, in time order;
-// the steps of parents whose chains have not changed since the last sweep are remembered, and so is who is in reach of a
-// child none of whose candidates has changed.
+// a pair of parents between which no child is in reach keeps what it has. One sweep over the children that are not
+// certain, in time order; the steps of parents whose chains have not changed since the last sweep are remembered, and so
+// is who is in reach of a child none of whose candidates has changed.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,18 @@ public:
     Nearness(const Problem& problem, const Candidates& candidates, const Model& model)
         : problem_(problem), candidates_(candidates), model_(model) {}
 
-    // Forgets all steps: the model has changed, or the candidates.
+    // Forgets all steps: the model has changed, or the candidates, or other children are certain.
     void forget() {
         known_version_.clear();
         near_.clear();
     }
+    // Finds the children that have candidates and are not certain, and returns them, in order.
+    const std::vector<std::int32_t>& find_open();
+    // For who works out all steps himself: that of a candidate. Then know_all() says whose chains they continue.
+    void know(std::int64_t candidate, const Model::Parts& step) noexcept {
+        step_[static_cast<std::size_t>(candidate)] = step;
+    }
+    void know_all(const Chains& chains);
     // Forgets the steps from arrivals: the order of arrivals has been ranked.
     void forget_starts() noexcept { starts_known_ = false; }
 
@@ -45,7 +52,6 @@ private:
     };
 
     bool refresh(const Chains& chains);
-    void find_ranges();
     void look(std::size_t child, std::int32_t own, float width);
     void gather();
 
@@ -56,15 +62,20 @@ private:
     std::vector<std::uint64_t>
         known_version_;  // of the chains that step_ was worked out from; empty: of none
     bool starts_known_ = false;
-    std::vector<std::uint8_t> stale_;  // by parent
-    std::vector<std::int32_t> first_,
-        last_;  // by parent: the children that it is a candidate for are among these
-    std::vector<std::int32_t>
-        stale_here_;  // by child: how many more stale parents may have made it than the one before
-    std::vector<std::uint8_t> touched_;     // by child: a step to it was worked out anew
+    std::vector<std::int32_t> open_;          // children that are not certain
+    std::vector<std::uint8_t> stale_;         // by parent
+    std::vector<std::int32_t> first_, last_;  // by parent: what it is a candidate for, by place in open_
+    // By place in open_: how many more stale parents may have made it than the one before; and whether a step to it was
+    // worked out anew.
+    std::vector<std::int32_t> stale_here_;
+    std::vector<std::uint8_t> touched_;
     float temper_ = 0, width_ = 0;          // that near_ was found with
     std::vector<Near> near_, near_before_;  // by child
-    std::vector<Tip> tip_;
+    struct Ahead {
+        Tip tip;             // of its chain before the child at hand,
+        std::size_t at = 0;  // which begins with so many
+    };
+    std::vector<Ahead> ahead_;  // by parent
     std::vector<float> score_;
     std::vector<Pair> pairs_;
     std::vector<std::uint64_t> keys_;

@@ -52,6 +52,7 @@ bool PairSplit::load(std::int32_t p, std::int32_t q, const std::vector<std::int3
 
 float PairSplit::content_of(std::int32_t c, std::int32_t p) const {
     const auto i = static_cast<std::size_t>(c);
+    if (candidates_.certain(i)) return kImpossible;
     if (p == kNobody) return i < problem_.decided() ? kImpossible : 0.0f;
     // Most children of long chains were made while the other parent was not there.
     const auto at = static_cast<std::size_t>(p);

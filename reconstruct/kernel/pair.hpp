@@ -62,7 +62,7 @@ private:
     std::int32_t at(int side, std::size_t j) const noexcept {
         return j == lo_ ? before_[side] : child_[j - 1];
     }
-    // Content of c with p, or -inf where p is no candidate for it.
+    // Content of c with p, or -inf where p is no candidate for it, or c is certain.
     float content_of(std::int32_t c, std::int32_t p) const;
 
     // The latest child is in chain x, the other chain ends in child j-1 (lo_: where it did before them).

@@ -12,6 +12,7 @@ void find_candidates(const Problem& problem, Candidates& out) {
     out.offset.assign(1, 0);
     out.offset.reserve(children.size() + 1);
     out.parent.clear();
+    out.certain_parent.clear();
     std::vector<std::int32_t> active;  // parents that arrived and may not have left, ascending
     std::size_t next = 0;
     for (std::size_t c = 0; c < children.size(); ++c) {

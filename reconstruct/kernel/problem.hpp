@@ -72,6 +72,12 @@ struct Candidates {
     std::vector<std::int64_t> offset;  // size children + 1
     std::vector<std::int32_t> parent;
     std::vector<float> content;  // log-likelihood ratio of the child's content, this parent vs chance
+    // Parent of each child that is certain, kNone where it is not; empty: none is. The search leaves these as they are;
+    // the other candidates still tell what is usual among candidates at large.
+    std::vector<std::int32_t> certain_parent;
+    bool certain(std::size_t child) const noexcept {
+        return !certain_parent.empty() && certain_parent[child] != kNone;
+    }
     std::span<const std::int32_t> of(std::size_t child) const noexcept {
         return {parent.data() + offset[child], static_cast<std::size_t>(offset[child + 1] - offset[child])};
     }

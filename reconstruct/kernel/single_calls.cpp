@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kFirstCopy = 0.5;         // first guess of what an opportunity's rules copy together
 constexpr double kMostFromAlone = 0.9;     // no rule is trusted further while calls are looked at one by one
-constexpr double kHopeless = 1e-8;         // relative weight below which a candidate is dropped
+constexpr float kHopeless = 18.42f;        // nats that a candidate is behind the best one, when it is dropped
 constexpr double kNegligibleShare = 1e-6;  // of a child, that teaches nothing
 
 }  // namespace
@@ -124,25 +124,45 @@ void Content::step(const std::vector<Match>& matches) {
     reweigh(kMostFromAlone);
 }
 
+// Drops candidates whose weight is hopeless. A call that names what only one of them said is that one's.
 void Content::drop_hopeless() {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    std::vector<float> weight(candidates_.parent.size()), best(children.size(), -1e30f), log_affinity;
-    for (const double w : affinity_.weight) log_affinity.push_back(static_cast<float>(std::log(w + 1e-5)));
-    std::vector<std::uint8_t> hopeful(candidates_.parent.size());
-    for (std::size_t c = 0; c < children.size(); ++c) {
-        for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
-            const auto a = static_cast<std::size_t>(parents.cls[candidates_.parent[i]]);
-            weight[i] =
-                candidates_.content[i] + log_affinity[a * static_cast<std::size_t>(affinity_.n_child) +
-                                                      static_cast<std::size_t>(children.cls[c])];
-            best[c] = std::max(best[c], weight[i]);
-        }
-        for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
-            hopeful[i] = weight[i] >= best[c] + static_cast<float>(std::log(kHopeless));
+    const auto classes = static_cast<std::size_t>(affinity_.n_parent);
+    std::vector<float> log_affinity(affinity_.weight.size());  // by class of child, then of parent
+    for (std::int32_t a = 0; a < affinity_.n_parent; ++a) {
+        for (std::int32_t k = 0; k < affinity_.n_child; ++k) {
+            log_affinity[static_cast<std::size_t>(k) * classes + static_cast<std::size_t>(a)] =
+                static_cast<float>(std::log(affinity_(a, k) + 1e-5));
         }
     }
-    candidates_.retain([&](std::int64_t i) { return hopeful[i] != 0; });
+    auto& [offset, parent, content, certain_parent] = candidates_;
+    certain_parent.assign(children.size(), kNone);
+    std::vector<float> weight;
+    std::int64_t first = 0, kept = 0;
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        const auto last = offset[c + 1];
+        const float* of_class = &log_affinity[static_cast<std::size_t>(children.cls[c]) * classes];
+        weight.resize(static_cast<std::size_t>(last - first));
+        float best = -1e30f, second = best;
+        for (auto i = first; i < last; ++i) {
+            const float here = weight[i - first] = content[i] + of_class[parents.cls[parent[i]]];
+            second = std::max(second, std::min(here, best));
+            best = std::max(best, here);
+        }
+        const bool only = c >= problem_.decided() && best - second >= kNamed;
+        for (auto i = first; i < last; ++i) {
+            const float here = weight[i - first];
+            if (here < best - kHopeless) continue;
+            if (only && here == best && content[i] >= kNamed / 2) certain_parent[c] = parent[i];
+            parent[kept] = parent[i];
+            content[kept++] = content[i];
+        }
+        first = last;
+        offset[c + 1] = kept;
+    }
+    parent.resize(static_cast<std::size_t>(kept));
+    content.resize(static_cast<std::size_t>(kept));
 }
 
 }  // namespace tapscope::match

@@ -60,7 +60,7 @@ double score_of(const World& world, const Model& model, const Candidates& candid
         const int side = (split >> i) & 1;
         const auto c = static_cast<std::int32_t>(i);
         const auto where = candidates.find(i, side);
-        if (where < 0) return -INFINITY;
+        if (where < 0 || (candidates.certain(i) && candidates.certain_parent[i] != side)) return -INFINITY;
         score += model.step(side, tip[side], c) + candidates.content[where];
         model.advance(side, tip[side], c);
     }
@@ -89,6 +89,12 @@ void compare_with_twin(unsigned seed) {
     // Untaught and taught models; only a second estimate asks who fans out.
     for (unsigned round = 0; round < 2 * (seed % 2); ++round) model.estimate(parent_of);
     fanned_out += model.fans_out(0) || model.fans_out(1);
+    // In every third world some children are certain: no split moves them.
+    std::mt19937 others(seed);
+    if (seed % 3 == 0) candidates.certain_parent.assign(n, kNone);
+    for (std::size_t i = 0; i < candidates.certain_parent.size(); ++i) {
+        if (others() % 4 == 0) candidates.certain_parent[i] = parent_of[i];
+    }
 
     double top = -INFINITY, total = 0;
     std::vector<double> to_second(n, 0.0);
