@@ -8,6 +8,7 @@
 #include "chains.hpp"
 #include "content.hpp"
 #include "exchange.hpp"
+#include "forward.hpp"
 #include "lent.hpp"
 #include "model.hpp"
 #include "nearness.hpp"
@@ -60,6 +61,7 @@ public:
           split_(problem_, candidates_, model_),
           exchange_(problem_, candidates_, model_),
           nearness_(problem_, candidates_, model_),
+          forward_(problem_, candidates_, model_, lent_, nearness_),
           pieces_(problem_, candidates_, model_),
           chains_(candidates_) {}
 
@@ -128,7 +130,7 @@ private:
                     bound_.score();
                 }
                 nearness_.forget();
-                forward();
+                forward_.run(chains_);
             }
             climb(2, round < 2 ? kFirstReach[round] : kReach);
             if (changed() <= kConverged) break;
@@ -144,7 +146,7 @@ private:
     // A forward pass by a model that is good already. Sharp gaps would hold it where it has left the chains, as it knew
     // only the past: so at first they count for little.
     void set_out() {
-        forward();
+        forward_.run(chains_);
         model_.temper(kToDoubt);
         climb(2);
         model_.temper(kToDecide);
@@ -258,44 +260,6 @@ private:
         content_.relearn(chains_.parent_of());
         bound_.estimate(chains_.parent_of(), 0);
         bound_.score();
-    }
-
-    // Each child that is not certain, in time order, goes where its hazard is highest. It sees the past only; but where a
-    // connection is one parent's, who takes its first call takes it to its end, and that end must suit the parent's, too.
-    void forward() {
-        const auto& children = problem_.children;
-        const auto& open = nearness_.find_open();
-        auto others = chains_.parent_of();
-        for (const auto c : open) others[c] = kNone;
-        for (std::size_t c = 0; c < others.size(); ++c) {
-            if (c < problem_.decided()) others[c] = problem_.decided_parent[c];
-            if (candidates_.certain(c)) others[c] = candidates_.certain_parent[c];
-        }
-        chains_.restore(others);
-        struct Ahead {
-            Tip tip;             // of its chain before the child at hand,
-            std::size_t at = 0;  // which begins with so many
-        };
-        std::vector<Ahead> ahead(problem_.parents.size());
-        for (const auto c : open) {
-            const auto last = lent_.once() ? lent_.last_behind(problem_, c) : kNone;
-            float top = -std::numeric_limits<float>::infinity();
-            std::int32_t best = kNone;
-            for (auto k = candidates_.offset[c]; k < candidates_.offset[c + 1]; ++k) {
-                const auto p = candidates_.parent[k];
-                auto& [tip, at] = ahead[p];
-                const auto& held = chains_.held(p);
-                while (at < held.size() && held[at] < c) model_.advance(p, tip, held[at++]);
-                const auto parts = model_.parts(p, tip, c);
-                nearness_.know(k, parts);
-                const float score = model_.tempered(parts) + candidates_.content[k] -
-                                    model_.log_survival(p, tip.latest, children.begin[c]);
-                const float both = last == kNone ? score : score + model_.step(p, last, kEnd);
-                if (score > model_.orphan(c) && both > top) top = both, best = p;
-            }
-            if (best != kNone) chains_.insert(best, ahead[best].at, c);
-        }
-        nearness_.know_all(chains_);
     }
 
     // Pairwise splits of near parents until nothing improves.
@@ -452,6 +416,7 @@ private:
     PairSplit split_;
     ChainExchange exchange_;
     Nearness nearness_;
+    Forward forward_;
     Pieces pieces_;
     Chains chains_;
     std::vector<std::int32_t>

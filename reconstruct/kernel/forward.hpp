@@ -1,0 +1,32 @@
+// A first assignment: each child that is not certain, in time order, goes where its hazard is highest.
+//
+// It sees the past only; but where a connection is one parent's, who takes its first call takes it to its end, and that
+// end must suit the parent's, too.
+#pragma once
+
+#include "chains.hpp"
+#include "lent.hpp"
+#include "model.hpp"
+#include "nearness.hpp"
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+class Forward {
+public:
+    Forward(const Problem& problem, const Candidates& candidates, const Model& model, const Lent& lent,
+            Nearness& nearness)
+        : problem_(problem), candidates_(candidates), model_(model), lent_(lent), nearness_(nearness) {}
+
+    // Into `chains`, which forget what they held. Nearness is told the steps.
+    void run(Chains& chains);
+
+private:
+    const Problem& problem_;
+    const Candidates& candidates_;
+    const Model& model_;
+    const Lent& lent_;
+    Nearness& nearness_;
+};
+
+}  // namespace tapscope::match
