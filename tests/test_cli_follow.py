@@ -17,7 +17,9 @@ from cli_program import COMMAND, environment, tapscope
 
 from tapscope.capture import _native
 from tapscope.capture import spool as spools
-from tapscope.capture.growing import GrowingSpool
+from tapscope.capture.growing import GrowingSpool, Piece
+from tapscope.cli.following import _Steps
+from tapscope.cli.pipeline import TraceOptions
 from tapscope.store.errors import ExitCode
 from tapscope.store.runfile import RunFile
 
@@ -135,6 +137,53 @@ def test_who_reads_the_run_meanwhile_sees_whole_steps(tmp_path):
     record = ended(process, signal.SIGTERM)
     assert record["complete"]
     assert differences(tmp_path / "run.db", traced(SAMPLE, tmp_path / "whole.db")) == []
+
+
+def with_a_pause(capture: bytes, behind: int, seconds: int) -> bytes:
+    """A capture in which nothing comes for a while behind so many packets."""
+    out, at, number = bytearray(capture), 24, 0
+    while at < len(capture):
+        number += 1
+        if number > behind:
+            struct.pack_into("<I", out, at, struct.unpack_from("<I", capture, at)[0] + seconds)
+        at += 16 + struct.unpack_from("<I", capture, at + 8)[0]
+    return bytes(out)
+
+
+def test_calls_that_are_answered_after_two_minutes_have_their_times_at_the_end(tmp_path):
+    paused = tmp_path / "paused.pcap"
+    paused.write_bytes(with_a_pause((PCAPS / "mediawiki_http_mysql.pcap").read_bytes(), 261, 200))
+    capture = _native.Capture.of_files(
+        paths=[str(paused)], salt=bytes(16), keep_text=False, port_map={}, limits={}
+    )
+    with RunFile.create(tmp_path / "run.db") as run:
+        steps = _Steps(run, TraceOptions())
+        packets, more = 0, True
+        while more:
+            packets += 1
+            while capture.run(0, packets):
+                pass
+            more = capture.status()["packets"] == packets
+            if not more:
+                capture.finish()
+            segment = capture.drain()
+            classes = {number: tuple(rest) for number, *rest in segment["classes"]}
+            steps.take(Piece(1, *spools.arrays_of(segment), classes))
+        steps.finish()
+        steps.conclude()
+        changed = {name: value for name, value, _ in run.counters()}["follow.late_changes"]
+        # Not who made them: on one host that is told by the first calls of a connection.
+        columns = "id, request, response, server_node, class_id, arrive_ns, depart_ns, status, flags"
+        calls = run.sql(f"SELECT {columns} FROM call ORDER BY id")
+        messages = run.sql("SELECT * FROM message ORDER BY id")
+    with RunFile.open(traced(paused, tmp_path / "whole.db")) as whole:
+        assert (
+            max(depart - arrive for depart, arrive in whole.sql("SELECT depart_ns, arrive_ns FROM call"))
+            > 2e11
+        )
+        assert messages == whole.sql("SELECT * FROM message ORDER BY id")
+        assert calls == whole.sql(f"SELECT {columns} FROM call ORDER BY id")
+    assert changed > 0
 
 
 def segments(path: Path, spool: spools.Spool):
