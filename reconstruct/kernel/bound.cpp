@@ -9,6 +9,7 @@ namespace {
 constexpr double kPrior = 30.0;            // visits that say "no habit" before any visit is seen
 constexpr float kMost = 6.0f;              // nats that it may say, either way
 constexpr float kWorthALook = 0.2f;        // nats, in the mean over visits
+constexpr double kMostBroken = 0.05;       // share of visits by connections that are known and never met
 constexpr float kFew = 3.0f;               // visits that tell less
 constexpr std::size_t kAsked = 1'000'000;  // candidates that teach the habit
 
@@ -34,9 +35,9 @@ std::uint64_t Bound::name_of_child(std::size_t c) const noexcept {
 }
 
 int Bound::share(float used, float met) noexcept {
-    if (used < 0.5f) return 0;
+    if (used < 0.5f) return kUnknown;
     const bool few = used < kFew;
-    if (met < 0.5f) return few ? 1 : 3;
+    if (met < 0.5f) return few ? kNeverOfFew : kNever;
     if (few) return 2;
     return met < 0.5f * used ? 4 : met < 0.9f * used ? 5 : 6;
 }
@@ -112,12 +113,20 @@ void Bound::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     }
     ratio_ = habit_.ratios(kPrior, kMost);
     once_ = made == 0 ? 1.0f : static_cast<float>(first.size()) / static_cast<float>(made);
-    double said = 0, visits = 1;
-    for (std::size_t b = 0; b < ratio_.size(); ++b) {
-        said += habit_.chosen[b] * ratio_[b];
-        visits += habit_.chosen[b];
+    double said = 0, visits = 1, known = 1, broken = 0;
+    for (int ahead = 0; ahead < kShares; ++ahead) {
+        for (int behind = 0; behind < kShares; ++behind) {
+            const auto b = static_cast<std::size_t>(ahead * kShares + behind);
+            said += habit_.chosen[b] * ratio_[b];
+            visits += habit_.chosen[b];
+            if (ahead == kUnknown || behind == kUnknown) continue;
+            known += habit_.chosen[b];
+            if (never_met(ahead) && never_met(behind)) broken += habit_.chosen[b];
+        }
     }
-    tells_ = said / visits > kWorthALook;
+    // Connections that are used at the same times meet again, too: a burst opens new ones on both sides. That is no
+    // bond, and misleads where many are in flight. Bonds are hardly ever broken.
+    tells_ = said / visits > kWorthALook && broken / known < kMostBroken;
 }
 
 void Bound::score() const {

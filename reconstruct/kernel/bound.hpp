@@ -38,7 +38,8 @@ public:
 private:
     // How often one connection met the other, of the times that it was used: never, seldom, mostly, nearly always; few
     // times tell less than many.
-    static constexpr int kShares = 7;
+    static constexpr int kShares = 7, kUnknown = 0, kNeverOfFew = 1, kNever = 3;
+    static bool never_met(int share) noexcept { return share == kNeverOfFew || share == kNever; }
     static int share(float used, float met) noexcept;
     using Meetings = Habit<kShares * kShares>;
 
