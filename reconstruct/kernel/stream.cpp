@@ -6,118 +6,10 @@
 #include <utility>
 
 namespace tapscope::match {
-namespace {
-
-constexpr Time kForever = std::numeric_limits<Time>::max() / 2;
-// Classes that a node's model tells apart, on either side; those that come later share one more. Its tables are
-// products of both numbers, and class texts come from whoever sends requests.
-constexpr std::int32_t kMaxClasses = 2048;
-
-template <class T>
-void keep_rows(std::vector<T>& column, const std::vector<std::uint32_t>& rows) {
-    for (std::size_t i = 0; i < rows.size(); ++i) column[i] = column[rows[i]];
-    column.resize(rows.size());
-}
-
-template <class T>
-std::size_t bytes_of(const std::vector<T>& column) noexcept {
-    return column.capacity() * sizeof(T);
-}
-
-template <class T, class U>
-void append(std::vector<T>& to, std::span<const U> from) {
-    to.insert(to.end(), from.begin(), from.end());
-}
-
-// Room for the classes that were seen and for some that may still come.
-std::int32_t with_room(std::int32_t classes) noexcept {
-    return std::min(classes + std::max(classes / 2, 8), kMaxClasses + 1);
-}
-
-}  // namespace
-
-void NodeStream::TokenColumns::append(const Tokens& from) {
-    if (from.offset.empty()) return;
-    const auto shift = offset.back() - from.offset.front();
-    for (std::size_t i = 1; i < from.offset.size(); ++i) offset.push_back(from.offset[i] + shift);
-    const auto first = static_cast<std::size_t>(from.offset.front());
-    const auto count = static_cast<std::size_t>(from.offset.back()) - first;
-    match::append(slot, from.slot.subspan(first, count));
-    match::append(hash, from.hash.subspan(first, count));
-}
-
-void NodeStream::TokenColumns::keep(const std::vector<std::uint32_t>& rows) {
-    std::int64_t to = 0;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const auto begin = offset[rows[i]], end = offset[rows[i] + 1];
-        offset[i] = to;  // never ahead of what is still to be read
-        for (auto t = begin; t < end; ++t, ++to) {
-            slot[to] = slot[t];
-            hash[to] = hash[t];
-        }
-    }
-    offset.resize(rows.size() + 1);
-    offset.back() = to;
-    slot.resize(static_cast<std::size_t>(to));
-    hash.resize(static_cast<std::size_t>(to));
-}
-
 NodeStream::NodeStream(const Options& options, const StretchOptions& stretch, const std::atomic<bool>& stop)
     : options_(options), stretch_(stretch), stop_(stop) {}
 
 NodeStream::~NodeStream() = default;
-
-std::int32_t NodeStream::intern(KeyMap& classes, std::int64_t cls) const {
-    const auto key = static_cast<std::uint64_t>(cls) + 1;
-    if (classes.size() < kMaxClasses) return classes.insert(key);
-    const auto at = classes.find(key);
-    return at == kNone ? kMaxClasses : at;
-}
-
-void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
-    for (const auto cls : parents.cls) {
-        parent_cls_.push_back(intern(parent_classes_, cls));
-        parent_row_.push_back(parents_pushed_++);
-    }
-    append(parent_conn_, parents.conn);
-    append(arrive_, parents.arrive);
-    append(request_end_, parents.request_end);
-    for (std::size_t p = 0; p < parents.cls.size(); ++p) {
-        const bool answered = parents.depart[p] >= 0 && parents.response_begin[p] >= 0;
-        answered_.push_back(answered);
-        depart_.push_back(parents.depart[p] >= 0 ? parents.depart[p] : kForever);
-        response_begin_.push_back(answered ? parents.response_begin[p] : depart_.back());
-    }
-    parent_tokens_.append(parents.tokens);
-    for (const auto cls : children.cls) child_cls_.push_back(intern(child_classes_, cls));
-    append(child_conn_, children.conn);
-    append(child_as_parent_, children.as_parent);
-    child_as_parent_.resize(child_conn_.size(), -1);
-    append(begin_, children.begin);
-    append(child_response_begin_, children.response_begin);
-    append(end_, children.end);
-    child_tokens_.append(children.tokens);
-    child_results_.append(children.results);
-    measure();
-}
-
-void NodeStream::measure() {
-    std::size_t bytes = bytes_of(decided_.parent) * 4;
-    for (const auto* column :
-         {&arrive_, &request_end_, &response_begin_, &depart_, &begin_, &child_response_begin_, &end_,
-          &parent_row_, &parent_conn_, &child_conn_, &child_as_parent_, &parent_tokens_.offset,
-          &child_tokens_.offset, &child_results_.offset}) {
-        bytes += bytes_of(*column);
-    }
-    bytes += bytes_of(old_connections_);
-    for (const auto* column : {&parent_cls_, &child_cls_, &decided_parent_}) bytes += bytes_of(*column);
-    bytes += bytes_of(answered_);
-    for (const auto* tokens : {&parent_tokens_, &child_tokens_, &child_results_}) {
-        bytes += bytes_of(tokens->slot) + bytes_of(tokens->hash);
-    }
-    counters_.kept_bytes = bytes;
-    counters_.most_kept_bytes = std::max(counters_.most_kept_bytes, counters_.kept_bytes);
-}
 
 // First child from `low` on that begins at `at` or later.
 std::size_t NodeStream::first_from(Time at, std::size_t low) const noexcept {
@@ -307,6 +199,9 @@ void NodeStream::match(const Border& border) {
     for (std::size_t c = 0; c < border.end; ++c)
         n_child_classes_ = std::max(n_child_classes_, child_cls_[c] + 1);
     if (!matcher_ || n_parent_classes_ > capacity_parents_ || n_child_classes_ > capacity_children_) {
+        const auto with_room = [](std::int32_t classes) {  // for some that may still come
+            return std::min(classes + std::max(classes / 2, 8), kMaxClasses + 1);
+        };
         capacity_parents_ = with_room(n_parent_classes_);
         capacity_children_ = with_room(n_child_classes_);
         matcher_ = std::make_unique<Matcher>(capacity_parents_, capacity_children_, options_, stop_);
@@ -361,90 +256,6 @@ void NodeStream::match(const Border& border) {
     }
     measure();
     compact(border, answer.parent);
-}
-
-void NodeStream::keep_parents(const std::vector<std::uint32_t>& rows) {
-    keep_rows(parent_cls_, rows);
-    keep_rows(parent_row_, rows);
-    keep_rows(parent_conn_, rows);
-    for (auto* column : {&arrive_, &request_end_, &response_begin_, &depart_}) keep_rows(*column, rows);
-    keep_rows(answered_, rows);
-    parent_tokens_.keep(rows);
-}
-
-void NodeStream::keep_children(const std::vector<std::uint32_t>& rows) {
-    keep_rows(child_cls_, rows);
-    keep_rows(child_conn_, rows);
-    keep_rows(child_as_parent_, rows);
-    for (auto* column : {&begin_, &child_response_begin_, &end_}) keep_rows(*column, rows);
-    child_tokens_.keep(rows);
-    child_results_.keep(rows);
-}
-
-// Drops the parents that were gone long before the next child began, or begins at the earliest. It may come at any time
-// between two stretches: what it drops before the next one does not depend on that.
-void NodeStream::forget_idle() {
-    if (arrive_.empty() || (!matcher_ && counted_ > 0)) return;
-    const auto decided = decided_parent_.size();
-    const Time before = (decided < begin_.size() ? begin_[decided] : now_) - stretch_.idle_ns;
-    const auto idle = [&](std::size_t p) {
-        return depart_[p] < kForever ? depart_[p] < before : arrive_[p] < before - stretch_.patience_ns;
-    };
-    std::vector<std::uint32_t> kept;
-    std::vector<std::int32_t> moved(arrive_.size(), kNone);
-    for (std::size_t p = 0; p < arrive_.size(); ++p) {
-        if (idle(p)) continue;
-        moved[p] = static_cast<std::int32_t>(kept.size());
-        kept.push_back(static_cast<std::uint32_t>(p));
-    }
-    if (kept.size() == arrive_.size()) return;
-    for (std::size_t p = 0; p < arrive_.size(); ++p)
-        counters_.parents_given_up += moved[p] == kNone && depart_[p] >= kForever;
-    std::vector<std::uint32_t> children;
-    std::vector<std::int32_t> parents;
-    for (std::size_t c = 0; c < begin_.size(); ++c) {
-        const auto p = c < decided ? moved[static_cast<std::size_t>(decided_parent_[c])] : kNone;
-        if (c < decided && p == kNone) continue;
-        children.push_back(static_cast<std::uint32_t>(c));
-        if (c < decided) parents.push_back(p);
-    }
-    keep_parents(kept);
-    keep_children(children);
-    decided_parent_ = std::move(parents);
-}
-
-// Drops what no later stretch needs.
-void NodeStream::compact(const Border& border, const std::vector<std::int32_t>& parent_of) {
-    from_ = border.at;
-    const auto n = begin_.size();
-    std::vector<std::uint32_t> kept;
-    std::vector<std::int32_t> moved(arrive_.size(), kNone);
-    for (std::size_t p = 0; p < arrive_.size(); ++p) {
-        if (depart_[p] < kForever ? depart_[p] + kSlack < border.at
-                                  : arrive_[p] < border.at - stretch_.patience_ns) {
-            counters_.parents_given_up += depart_[p] >= kForever && border.at < kForever;
-            continue;
-        }
-        moved[p] = static_cast<std::int32_t>(kept.size());
-        kept.push_back(static_cast<std::uint32_t>(p));
-    }
-    keep_parents(kept);
-
-    const auto open = kept.size();
-    std::vector<std::size_t> carried(open, 0);
-    std::vector<std::uint32_t> children;
-    std::vector<std::int32_t> parents;
-    for (std::size_t c = border.settled; c-- > 0;) {
-        const auto p = parent_of[c] == kNone ? kNone : moved[static_cast<std::size_t>(parent_of[c])];
-        if (p == kNone || carried[static_cast<std::size_t>(p)]++ >= stretch_.carried) continue;
-        children.push_back(static_cast<std::uint32_t>(c));
-        parents.push_back(p);
-    }
-    std::reverse(children.begin(), children.end());
-    std::reverse(parents.begin(), parents.end());
-    decided_parent_ = std::move(parents);
-    for (std::size_t c = border.settled; c < n; ++c) children.push_back(static_cast<std::uint32_t>(c));
-    keep_children(children);
 }
 
 }  // namespace tapscope::match

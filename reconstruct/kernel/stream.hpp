@@ -84,6 +84,11 @@ public:
     const StreamCounters& counters() const noexcept { return counters_; }
 
 private:
+    static constexpr Time kForever = std::numeric_limits<Time>::max() / 2;
+    // Classes that a node's model tells apart, on either side; those that come later share one more. Its tables are
+    // products of both numbers, and class texts come from whoever sends requests.
+    static constexpr std::int32_t kMaxClasses = 2048;
+
     struct TokenColumns {
         std::vector<std::int64_t> offset{0};
         std::vector<std::uint32_t> slot;
