@@ -155,7 +155,7 @@ def test_a_quote_without_end_costs_what_stands_behind_it_only(tmp_path):
         (HEADER.replace("endpoint,", "").encode() + b"\n", "not whole: no column endpoint"),
         (b"", "no column message_id"),
         (bytes(range(256)) * 8, "line 1"),
-        (gzip.compress(b"a,b\n"), "line 1: this is no span table"),
+        pytest.param(gzip.compress(b"a,b\n"), "line 1: this is no span table", id="gzip"),
     ],
 )
 def test_a_wrong_header_is_an_error_that_says_what_is_expected(tmp_path, content, words):
