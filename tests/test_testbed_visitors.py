@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tapscope.cli.commands import testbed_run
-from tapscope.validate.testbed import dataset, scrub
+from tapscope.validate.testbed import dataset, scrub, shop_catalogue, shop_visitors
 from tapscope.validate.testbed.truth import IDENTITY
 from tapscope.validate.testbed.users import Answer
 from tapscope.validate.testbed.visitors import Step, Visitor
@@ -71,6 +72,32 @@ def test_targets_are_paths_with_plain_keys() -> None:
 def test_nick_and_tag_names_are_unique() -> None:
     assert len({dataset.nick(u) for u in range(1, dataset.USERS + 1)}) == dataset.USERS
     assert len({dataset.tag_name(t) for t in range(1, dataset.TAGS + 1)}) == dataset.TAGS
+
+
+def shop_walk(seed: int, number: int, mix: str, steps: int) -> list[Step]:
+    visitor = shop_visitors.Visitor(seed, number, mix)
+    return [visitor.next_step() for _ in range(steps)]
+
+
+def test_customers_of_the_shop_are_seeded_and_ask_for_all_its_pages() -> None:
+    assert shop_walk(4, 2, "write10", 300) == shop_walk(4, 2, "write10", 300)
+    steps = [step for n in range(30) for step in shop_walk(1, n, "write10", 300)]
+    forms = Counter(step.interaction for step in steps if step.form is not None)
+    assert forms.keys() == {"login", "add", "order", "review"}
+    assert 0.08 < forms.total() / len(steps) < 0.12
+    assert {step.interaction for step in steps if step.form is None} == {
+        *("front", "category", "product", "together", "reviews", "search", "suggest", "cart", "account"),
+        "figures",
+    }
+
+
+def test_the_catalogue_of_the_shop_is_always_the_same(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        shop_catalogue.write(tmp_path / name)
+    text = (tmp_path / "one").read_text()
+    assert text == (tmp_path / "other").read_text()
+    assert text.count("COPY ") == text.count("\\.\n") == 6
+    assert all(line.count("\t") in (0, 1, 2, 3, 4, 6) for line in text.splitlines())
 
 
 ANSWERS = {

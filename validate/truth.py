@@ -26,7 +26,11 @@ Ints = NDArray[np.int64]
 
 NEEDED = ("ts_ns", "src", "sport", "dst", "dport", "tcp_seq", "protocol", "request_id")
 
-ONE_WAY = frozenset({"COM_QUIT", "COM_STMT_CLOSE", "COM_STMT_SEND_LONG_DATA"})
+ONE_WAY = frozenset(
+    {"COM_QUIT", "COM_STMT_CLOSE", "COM_STMT_SEND_LONG_DATA", "TERMINATE", "quit"}
+    | {f"{change} noreply" for change in ("set", "add", "replace", "append", "prepend", "cas")}
+    | {f"{change} noreply" for change in ("delete", "incr", "decr", "touch", "flush_all")}
+)
 """Kinds that have no answer by protocol, and are therefore no calls."""
 
 REACH_NS = 1_000_000_000

@@ -173,7 +173,10 @@ def _listed() -> str:
     help="WordPress: a database connection per request, or one that each worker keeps.",
 )
 @set_option(
-    "--people-threads", type=click.IntRange(1), default=40, help="Fan-out: threads of the second service."
+    "--people-threads",
+    type=click.IntRange(1),
+    default=40,
+    help="Fan-out and shop: threads of the Python service.",
 )
 @click.option("--cpu-quota", multiple=True, metavar="HOST=CPUS", help="For example app=0.5; repeatable.")
 @choice_option(

@@ -1,4 +1,4 @@
-"""Who held a pooled database connection: the rule for messages on it that carry no request id."""
+"""Who held a pooled connection: the rule for messages on it that carry no request id."""
 
 from __future__ import annotations
 
@@ -98,6 +98,23 @@ class MysqlCheckouts:
     def holder(self, stream: Stream, run: Run, request: Request, ts_ns: int) -> str:
         """Request that held the connection when the message was sent, or ""."""
         return self._checkouts.holder(str(self._thread_of(stream, ts_ns)), ts_ns)
+
+    def knows(self) -> bool:
+        """Whether there is a checkout log."""
+        return bool(self._checkouts.returned)
+
+
+class WireCheckouts:
+    """Holders of connections that the log names as the wire does: ADDRESS:PORT>PORT, the client's, then the
+    server's port."""
+
+    def __init__(self, checkouts: Checkouts) -> None:
+        self._checkouts = checkouts
+
+    def holder(self, stream: Stream, run: Run, request: Request, ts_ns: int) -> str:
+        """Request that held the connection when the message was sent, or ""."""
+        client, port, _, server_port = stream.flow.text()
+        return self._checkouts.holder(f"{client}:{port}>{server_port}", ts_ns)
 
     def knows(self) -> bool:
         """Whether there is a checkout log."""

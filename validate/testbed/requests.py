@@ -1,4 +1,4 @@
-"""Where each request message begins in the client side of an HTTP, AJP13, FastCGI or MySQL connection.
+"""Where each request message begins in the client side of a connection, for the protocols of the testbed.
 
 Deliberately simple readers for traffic that the testbed itself makes (no pipelining over gaps, no TLS, no
 compression); what they do not understand is counted, never guessed.
@@ -32,6 +32,13 @@ _COMMANDS = {
     0x1C: "COM_STMT_FETCH",
     0x1F: "COM_RESET_CONNECTION",
 }
+_POSTGRES_UNITS = {0x50: "PREPARE", 0x42: "BIND", 0x44: "DESCRIBE", 0x43: "CLOSE"}
+_POSTGRES_ALONE = {0x51: "QUERY", 0x46: "FUNCTION_CALL", 0x58: "TERMINATE"}
+_POSTGRES_TYPES = b"PBDCEQFXSHdcfp"
+_REDIS_HEAD = re.compile(rb"\*(\d+)\r\n")
+_REDIS_ARGUMENT = re.compile(rb"\$(\d+)\r\n")
+_MEMCACHED_LINE = re.compile(rb"([a-z_]+)([^\r\n]*)\r\n")
+_MEMCACHED_BLOCK = {"set", "add", "replace", "append", "prepend", "cas"}
 
 
 @dataclass
@@ -141,6 +148,78 @@ def _command_at(data: bytes, p: int) -> bool:
     return p + 5 <= len(data) and data[p + 3] == 0 and data[p + 4] in _COMMANDS
 
 
+def postgres(run: Run) -> Iterator[Request | Unread]:
+    """PostgreSQL: a Query; of the extended protocol all up to an Execute, or up to the Sync or Flush of
+    messages without one. The log-in is no request; a Sync or Flush behind an Execute belongs to that."""
+    data, at = run.data, 0
+
+    def head(p: int) -> bool:
+        size = int.from_bytes(data[p + 1 : p + 5], "big")
+        return p + 5 <= len(data) and data[p] in _POSTGRES_TYPES and 4 <= size < 1 << 24
+
+    # The messages that begin a connection have no type: length, version or code, parameters.
+    while not run.after_gap and at + 8 <= len(data) and data[at] == 0:
+        at += max(8, int.from_bytes(data[at : at + 4], "big"))
+    begin, first = -1, 0
+    while at < len(data):
+        if not head(at):
+            resume = _resume(run, at, head)
+            yield Unread(resume - at)
+            at, begin = resume, -1
+            continue
+        kind, end = data[at], min(at + 1 + int.from_bytes(data[at + 1 : at + 5], "big"), len(data))
+        if kind in _POSTGRES_ALONE:
+            yield Request(at, end, _POSTGRES_ALONE[kind])
+            begin = -1
+        elif kind in _POSTGRES_UNITS and begin < 0:
+            begin, first = at, kind
+        elif kind == ord("E"):
+            yield Request(at if begin < 0 else begin, end, "EXECUTE")
+            begin = -1
+        elif kind in b"SH" and begin >= 0:
+            yield Request(begin, end, _POSTGRES_UNITS[first])
+            begin = -1
+        at = end
+
+
+def redis(run: Run) -> Iterator[Request | Unread]:
+    """Redis commands (RESP arrays of bulk strings)."""
+    data, at = run.data, 0
+    while at < len(data):
+        head = _REDIS_HEAD.match(data, at)
+        end, words = head.end() if head else at, []
+        for _ in range(int(head[1]) if head else 0):
+            size = _REDIS_ARGUMENT.match(data, end)
+            if size is None:
+                break
+            words.append(data[size.end() : size.end() + int(size[1])])
+            end = size.end() + int(size[1]) + 2
+        if head is None or len(words) < int(head[1]):
+            end = _resume(run, at, lambda p: _REDIS_HEAD.match(data, p) is not None)
+            yield Unread(end - at)
+        else:
+            yield Request(at, min(end, len(data)), words[0].decode(errors="replace").upper() if words else "")
+        at = end
+
+
+def memcached(run: Run) -> Iterator[Request | Unread]:
+    """memcached's text commands with their data blocks. What asks for no answer is of a kind of its own."""
+    data, at = run.data, 0
+    while at < len(data):
+        line = _MEMCACHED_LINE.match(data, at)
+        if line is None:
+            resume = _resume(run, at, lambda p: _MEMCACHED_LINE.match(data, p) is not None)
+            yield Unread(resume - at)
+            at = resume
+            continue
+        kind, words, end = line[1].decode(), line[2].split(), line.end()
+        if kind in _MEMCACHED_BLOCK and len(words) > 3 and words[3].isdigit():
+            end += int(words[3]) + 2
+        quiet = " noreply" if words[-1:] == [b"noreply"] else ""
+        yield Request(at, min(end, len(data)), kind + quiet)
+        at = end
+
+
 def _resume(run: Run, at: int, plausible: object) -> int:
     """Next packet border behind `at` where a message can begin, or the end of the run."""
     assert callable(plausible)
@@ -156,5 +235,8 @@ READERS: dict[str, Callable[[Run], Iterator[Request | Unread]]] = {
     "ajp": ajp,
     "fastcgi": fastcgi,
     "mysql": mysql,
+    "postgres": postgres,
+    "redis": redis,
+    "memcached": memcached,
 }
 """By protocol. Avatica is HTTP with a JDBC call in every body."""

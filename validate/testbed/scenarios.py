@@ -8,10 +8,24 @@ from pathlib import Path
 
 from tapscope.store.errors import ExitCode, TapscopeError
 
-from . import apache, avatica, fanout, mariadb, nginx, people, tomcat, vapp, wordpress
+from . import (
+    apache,
+    avatica,
+    caches,
+    fanout,
+    mariadb,
+    nginx,
+    people,
+    postgres,
+    shop_catalogue,
+    shop_server,
+    tomcat,
+    vapp,
+    wordpress,
+)
 from .apache import Apache
 from .avatica import AvaticaCheckouts, Middleware
-from .checkouts import Checkouts, MysqlCheckouts
+from .checkouts import Checkouts, MysqlCheckouts, WireCheckouts
 from .mariadb import Database
 from .pcapfile import Capture
 from .scenario import Bench, Scenario, Server
@@ -43,6 +57,12 @@ def avatica_holders(capture: Capture, bench: Bench, servers: Sequence[Server]) -
     """The same behind the middleware, which opens one connection for each of its clients' connections."""
     checkouts = Checkouts.read(*_checkout_logs(bench), key="connection")
     return {**board_holders(capture, bench, servers), "avatica": AvaticaCheckouts(checkouts)}
+
+
+def shop_holders(capture: Capture, bench: Bench, servers: Sequence[Server]) -> dict[str, Holder]:
+    """What the shop's stores are asked belongs to whoever had the connection checked out."""
+    rule = WireCheckouts(Checkouts.read(*_checkout_logs(bench), key="connection"))
+    return {"postgres": rule, "redis": rule, "memcached": rule}
 
 
 _BOARD = Scenario(
@@ -206,6 +226,46 @@ _ALL = (
             nginx.Nginx("web", fanout.site),
         ],
         needs=(*_MARIADB, *_TOMCAT, "nginx", "system-python", "aiohttp", "aiomysql"),
+    ),
+    Scenario(
+        name="shop",
+        summary="nginx and a Python service (gunicorn) that asks PostgreSQL, Redis and memcached",
+        hosts={
+            "client": "10.77.0.10",
+            "web": "10.77.0.20",
+            "app": "10.77.0.30",
+            "db": "10.77.0.40",
+            "redis": "10.77.0.41",
+            "memcached": "10.77.0.42",
+        },
+        entry=("web", nginx.PORT),
+        ports={
+            "web": nginx.PORT,
+            "app": shop_server.PORT,
+            "db": postgres.PORT,
+            "redis": caches.REDIS_PORT,
+            "memcached": caches.MEMCACHED_PORT,
+        },
+        protocols={
+            nginx.PORT: "http",
+            shop_server.PORT: "http",
+            postgres.PORT: "postgres",
+            caches.REDIS_PORT: "redis",
+            caches.MEMCACHED_PORT: "memcached",
+        },
+        servers=lambda options: [
+            postgres.Postgres(shop_catalogue.write),
+            caches.Redis("redis"),
+            caches.Memcached("memcached"),
+            shop_server.Shop(),
+            nginx.Nginx("web", shop_server.site),
+        ],
+        visitors="shop_visitors",
+        holders=shop_holders,
+        needs=(
+            *("nginx", "gunicorn", "system-python", "postgres", "redis-server", "memcached"),
+            *("psycopg", "psycopg-pool", "python-redis", "pymemcache"),
+        ),
     ),
     Scenario(
         name="random",
