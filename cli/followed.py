@@ -113,7 +113,8 @@ def _mend_calls(step: Step, run: RunFile, late: Ids) -> None:
     at = np.minimum(np.searchsorted(ids, request), len(ids) - 1)
     messages["request"] = np.where((request >= 0) & (ids[at] == request), at, -1)
     mended = pair.calls(run.read_table("connections"), messages)
-    names = ("class_id", "request_end_ns", "response_begin_ns", "depart_ns", "status", "flags")
+    times = ("request_end_ns", "response_begin_ns", "depart_ns")
+    names = ("class_id", *times, "status", "flags", "response_bytes")
     number = dict(calls)
     values = [mended[name].tolist() for name in names]
     response = np.where(mended["response"] >= 0, ids[mended["response"]], -1).tolist()

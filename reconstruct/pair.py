@@ -66,4 +66,7 @@ def calls(connections: Table, messages: Table) -> Table:
         "status": np.where(has, messages["status"][at], -1).astype(np.int32),
         "flags": flags,
         "tcp_seq": messages["tcp_seq"][requests],
+        "response_bytes": np.where(
+            has & (messages["missing_bytes"][at] == 0), messages["wire_bytes"][at].astype(np.int64), -1
+        ),
     }

@@ -73,6 +73,7 @@ def tables(spans: Spans) -> SpanTables:
             "depart_ns": depart,
             "status": np.full(count, -1),
             "flags": flags,
+            "response_bytes": np.full(count, -1),
         },
     )
     sent, answered = spans.sent_ns[row], spans.answered_ns[row]

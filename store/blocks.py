@@ -42,6 +42,7 @@ LAYOUT: dict[str, dict[str, str]] = {
         "status": "",
         "flags": "",
         "tcp_seq": "",
+        "response_bytes": "",
     },
     "link": {
         "child": BEFORE,

@@ -110,6 +110,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("status", "int32", "", "status of the response; -1 none"),
         ("flags", "uint32", "", "CallFlag"),
         ("tcp_seq", "uint32", "", "raw TCP sequence number of the first request byte"),
+        ("response_bytes", "int64", "bytes", "length of the response; -1 none, or not all of it seen"),
     ),
     "nodes": _columns(
         ("addr", "int32", "", "index into the address list"),

@@ -22,17 +22,22 @@ US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 class World:
     """Calls in any order; `parent` is the index of the call that made a call, -1 for what the node serves."""
 
-    rows: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    rows: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
     tokens: list[tuple[int, bool, int, int, int]] = field(default_factory=list)
 
-    def serve(self, kind: int, arrive: int, depart: int, conn: int | None = None) -> int:
-        """A call that the node serves, on a connection of its own unless one is named; its index."""
-        self.rows.append((-1, kind, len(self.rows) if conn is None else -1 - conn, arrive, depart, NODE))
+    def serve(self, kind: int, arrive: int, depart: int, conn: int | None = None, answer: int = -1) -> int:
+        """A call that the node serves, on a connection of its own unless one is named; its index. `answer`:
+        bytes of the response, where known."""
+        conn = len(self.rows) if conn is None else -1 - conn
+        self.rows.append((-1, kind, conn, arrive, depart, NODE, answer))
         return len(self.rows) - 1
 
-    def call(self, parent: int, kind: int, begin: int, end: int, conn: int | None = None) -> int:
+    def call(
+        self, parent: int, kind: int, begin: int, end: int, conn: int | None = None, answer: int = -1
+    ) -> int:
         """A call that the node makes for `parent`, on a connection of its own unless one is named."""
-        self.rows.append((parent, kind, len(self.rows) if conn is None else -1 - conn, begin, end, BEHIND))
+        conn = len(self.rows) if conn is None else -1 - conn
+        self.rows.append((parent, kind, conn, begin, end, BEHIND, answer))
         return len(self.rows) - 1
 
     def token(self, call: int, slot: int, kind: int, value: int, *, in_response: bool = False) -> None:
@@ -64,6 +69,7 @@ class World:
             "status": np.zeros(len(rows)),
             "flags": np.zeros(len(rows)),
             "tcp_seq": np.zeros(len(rows)),
+            "response_bytes": rows[:, 6],
         }
         calls = {c.name: np.asarray(columns[c.name]).astype(c.dtype) for c in TABLES["calls"]}
         said = np.array(self.tokens, dtype=np.int64).reshape(-1, 5)

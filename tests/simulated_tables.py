@@ -80,6 +80,7 @@ def tables(world: World, users: int, lost: set[int]) -> tuple[dict[str, Table], 
         "status": np.where(seen, np.where(node == DB, 0, 200), -1),
         "flags": flags,
         "tcp_seq": messages["tcp_seq"][request],
+        "response_bytes": np.where(seen, messages["wire_bytes"][response], -1),
     }
     call_table = _typed("calls", columns)
     made = {

@@ -156,6 +156,45 @@ def test_rows_that_all_answers_have_say_nothing():
     assert abs(told.probability.mean() - told.right.mean()) < 0.03
 
 
+def _written_from_rows(seed: int, *, compressed: bool) -> World:
+    """A page written from the rows of a list and of a few look-ups; `compressed`: its length is any."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    for _ in range(1500):
+        now += draw.expovariate(110) * SECOND
+        arrive = at = int(now)
+        calls = []
+        for k in range(draw.randint(2, 5)):
+            begin = at + int(draw.lognormvariate(0.6, 1.0) * MS)
+            at = begin + int(draw.lognormvariate(0.8, 0.8) * MS)
+            calls.append((min(k, 1), begin, at, draw.randint(300, 4000) if k == 0 else draw.randint(80, 200)))
+        page = 2500 + sum(int(0.8 * rows) + 60 for _, _, _, rows in calls) + draw.randint(0, 6)
+        if compressed:
+            page = draw.randint(2000, 3000)
+        parent = world.serve(0, arrive, at + int(draw.lognormvariate(0.0, 0.8) * MS), answer=page)
+        for kind, begin, end, rows in calls:
+            world.call(parent, kind, begin, end, answer=rows)
+    return world
+
+
+def test_the_length_of_a_page_tells_which_rows_it_was_written_from():
+    world = _written_from_rows(seed=61, compressed=False)
+    by_time = score(world, EvidenceMode.TIMING)
+    assert by_time.paths < 0.7, "the world is too easy"
+    told = score(world)
+    assert 1 - told.paths < 0.25 * (1 - by_time.paths)
+    assert told.right[told.probability >= 0.99].mean() >= 0.99
+    assert abs(told.probability.mean() - told.right.mean()) < 0.03
+
+
+def test_the_length_of_a_compressed_page_says_nothing():
+    world = _written_from_rows(seed=62, compressed=True)
+    by_time, told = score(world, EvidenceMode.TIMING), score(world)
+    assert abs(told.edges - by_time.edges) < 0.01
+    assert abs(told.probability.mean() - told.right.mean()) < 0.03
+
+
 def _connection_for_each_request(seed: int, own: bool) -> World:
     """Look-alike statements, a dozen requests in flight; `own`: each opens a connection of its own."""
     draw = random.Random(seed)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "answer_length.hpp"
 #include "bound.hpp"
 #include "chains.hpp"
 #include "content.hpp"
@@ -13,6 +14,7 @@
 #include "model.hpp"
 #include "nearness.hpp"
 #include "pair.hpp"
+#include "pair_move.hpp"
 #include "pieces.hpp"
 #include "random.hpp"
 
@@ -58,11 +60,13 @@ public:
           content_(problem_, candidates_),
           bound_(problem_, candidates_),
           model_(problem_, candidates_, {}, {}),
+          length_(problem_),
           split_(problem_, candidates_, model_),
-          exchange_(problem_, candidates_, model_),
+          move_(split_, length_, random_),
+          exchange_(problem_, candidates_, model_, length_),
           nearness_(problem_, candidates_, model_),
           forward_(problem_, candidates_, model_, lent_, nearness_),
-          pieces_(problem_, candidates_, model_),
+          pieces_(problem_, candidates_, model_, length_),
           chains_(candidates_) {}
 
     Assignment run(const Problem& stretch, const std::vector<float>& idle) {
@@ -79,6 +83,7 @@ public:
         content_.bind(keep);
         bound_.bind();
         model_.bind(idle, lent_.once());
+        length_.bind();
         if (!learned_) {
             model_.expect(content_.learn(options_.content_rounds));
             learn();
@@ -93,6 +98,7 @@ public:
         content_.relearn(chains_.parent_of(), keep);
         bound_.estimate(chains_.parent_of(), keep);
         model_.estimate(chains_.parent_of(), keep);
+        length_.estimate(chains_.parent_of(), false);
         content_.score_all();
         bound_.score();
         chains_.forget();
@@ -156,10 +162,12 @@ private:
     // drawn again with most of the evidence set aside, and climb from there.
     void scatter(float weight = kScatter) {
         split_.weigh_evidence(weight);
+        move_.weigh(weight);
         for_pairs([&](std::int32_t p, std::int32_t q) {
-            if (split_.draw(random_)) chains_.take(p, q, split_);
+            if (move_.draw()) chains_.take(p, q, split_);
         });
         split_.weigh_evidence(1.0f);
+        move_.weigh(1.0f);
     }
 
     void anneal() {
@@ -260,6 +268,7 @@ private:
         content_.relearn(chains_.parent_of());
         bound_.estimate(chains_.parent_of(), 0);
         bound_.score();
+        length_.estimate(chains_.parent_of(), true);
     }
 
     // Pairwise splits of near parents until nothing improves.
@@ -271,7 +280,7 @@ private:
                 if (stop_) break;
                 if (!chains_.ask(p, q, model_.temper().gaps)) continue;
                 if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
-                if (split_.best() < kGainWorthTaking) continue;
+                if (move_.best() < kGainWorthTaking) continue;
                 improved = true;
                 chains_.take(p, q, split_);
                 chains_.ask(p, q, model_.temper().gaps);  // in its new, best state
@@ -299,7 +308,7 @@ private:
             if (chains_.held(p).empty() && orphans[p].empty()) continue;
             if (!chains_.ask(p, orphans[p], model_.temper().gaps)) continue;
             if (!split_.load(p, kNobody, chains_.held(p), orphans[p])) continue;
-            if (split_.best() < kGainWorthTaking) continue;
+            if (move_.best() < kGainWorthTaking) continue;
             improved = true;
             chains_.take(p, kNobody, split_);
         }
@@ -321,7 +330,7 @@ private:
         live_.clear();
         std::vector<double> to_q;
         for_pairs([&](std::int32_t p, std::int32_t q) {
-            split_.marginals(to_q);
+            move_.marginals(to_q);
             for (std::size_t i = 0; i < to_q.size(); ++i) {
                 const double away = chains_.parent_of()[split_.children()[i]] == p ? to_q[i] : 1 - to_q[i];
                 if (away < kLive) continue;
@@ -335,7 +344,7 @@ private:
         for (const auto& [p, q] : live_) {
             if (stop_) return;
             if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
-            if (split_.draw(random_)) chains_.take(p, q, split_);
+            if (move_.draw()) chains_.take(p, q, split_);
         }
     }
 
@@ -347,7 +356,7 @@ private:
         std::vector<std::int32_t> alternative(n, kNone);
         std::vector<double> to_q;
         auto account = [&](std::int32_t p, std::int32_t q) {
-            split_.marginals(to_q);
+            move_.marginals(to_q);
             for (std::size_t i = 0; i < to_q.size(); ++i) {
                 const auto c = split_.children()[i];
                 const bool held_by_p = parent_of[c] == p;
@@ -413,7 +422,10 @@ private:
     Content content_;
     Bound bound_;
     Model model_;
+    AnswerLength length_;
+    Random random_;
     PairSplit split_;
+    PairMove move_;
     ChainExchange exchange_;
     Nearness nearness_;
     Forward forward_;
@@ -423,7 +435,6 @@ private:
         taught_by_;  // the assignment that the model was learned from, of a first stretch
     std::vector<Pair> live_;
     std::vector<std::uint8_t> moving_;  // by child: whether draws could move it
-    Random random_;
 };
 
 Matcher::Matcher(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,

@@ -52,6 +52,7 @@ void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t h
         }
         if (!possible) continue;
         total += steps(chain, p) - model_.step(p, kStart, kEnd);
+        if (length_.judges(p)) total += length_.score(p, chain) - length_.score(p, 0.0f);
         options_.push_back({p, total});
         top = std::max(top, total);
     }

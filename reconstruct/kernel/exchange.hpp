@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "answer_length.hpp"
 #include "chains.hpp"
 #include "model.hpp"
 #include "problem.hpp"
@@ -17,8 +18,9 @@ namespace tapscope::match {
 
 class ChainExchange {
 public:
-    ChainExchange(const Problem& problem, const Candidates& candidates, const Model& model)
-        : problem_(problem), candidates_(candidates), model_(model) {}
+    ChainExchange(const Problem& problem, const Candidates& candidates, const Model& model,
+                  const AnswerLength& length)
+        : problem_(problem), candidates_(candidates), model_(model), length_(length) {}
 
     // Scores every chain of the assignment with every parent it could belong to, among `parents` (a flag for each).
     void load(const Chains& chains, const std::vector<std::uint8_t>& parents);
@@ -48,6 +50,7 @@ private:
     const Problem& problem_;
     const Candidates& candidates_;
     const Model& model_;
+    const AnswerLength& length_;
     std::vector<std::uint8_t> free_;    // by parent: whether its chain may be another
     std::vector<std::int32_t> holder_;  // of each loaded chain
     std::vector<std::int64_t> offset_;  // CSR of options by chain

@@ -94,6 +94,10 @@ public:
             same_length(length, p.cls.size(), "a column of parents");
         }
         same_length(p.tokens.offset.size(), p.cls.size() + 1, "token_offset of parents");
+        if (parents.contains("answer_bytes")) {
+            p.answer_bytes = column<float>(parents, "answer_bytes");
+            same_length(p.answer_bytes.size(), p.cls.size(), "a column of parents");
+        }
         ChildRows c;
         c.cls = column<std::int64_t>(children, "cls");
         c.conn = column<std::int64_t>(children, "conn");
@@ -105,6 +109,10 @@ public:
         if (children.contains("as_parent")) {
             c.as_parent = column<std::int64_t>(children, "as_parent");
             same_length(c.as_parent.size(), c.cls.size(), "a column of children");
+        }
+        if (children.contains("answer_bytes")) {
+            c.answer_bytes = column<float>(children, "answer_bytes");
+            same_length(c.answer_bytes.size(), c.cls.size(), "a column of children");
         }
         for (const auto length : {c.conn.size(), c.begin.size(), c.response_begin.size(), c.end.size()}) {
             same_length(length, c.cls.size(), "a column of children");
@@ -180,9 +188,12 @@ PYBIND11_MODULE(_kernel, module) {
             "parents: dict of columns cls, conn i64 (any numbers), arrive, request_end, response_begin, "
             "depart\n"
             "i64 ns (response_begin -1: no answer seen; depart is then the latest end, -1 not known),\n"
-            "token_offset i64 (n+1), token_slot u32, token_hash u64.\n"
+            "token_offset i64 (n+1), token_slot u32, token_hash u64, answer_bytes f32 (optional; negative: "
+            "not\n"
+            "known).\n"
             "children: cls, conn i64, begin, response_begin, end i64 ns, token_*, and result_* of the\n"
-            "answers; as_parent i64 (optional): number of the same call among the parents, -1 none.\n"
+            "answers; as_parent i64 (optional): number of the same call among the parents, -1 none;\n"
+            "answer_bytes.\n"
             "ValueError when rows are out of order or columns differ in length, TypeError for another dtype.")
         .def("advance", &Stream::advance, py::arg("now"),
              "All rows that begin before `now` (ns) were pushed: matches what this decides.")

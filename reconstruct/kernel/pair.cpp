@@ -81,6 +81,32 @@ float PairSplit::finish(int side, std::int32_t last) const {
     return p == kNobody ? 0.0f : weight_ * model_.step(p, last, after_[side]);
 }
 
+void PairSplit::prepare() {
+    if (listed_) {
+        build_lattice();
+    } else {
+        follow(true);
+    }
+}
+
+void PairSplit::find_movable(std::vector<std::size_t>& out) const {
+    out.clear();
+    for (std::size_t i = lo_; i < hi_; ++i) {
+        if (content_[!held_by_[i]][i] > kImpossible) out.push_back(i);
+    }
+}
+
+float PairSplit::score(const std::vector<std::uint8_t>& side) const {
+    std::int32_t last[2] = {before_[0], before_[1]};
+    float total = 0;
+    for (std::size_t i = lo_; i < hi_; ++i) {
+        const int x = side[i];
+        total += step(x, last[x], child_[i]) + content_[x][i];
+        last[x] = child_[i];
+    }
+    return total + finish(0, last[0]) + finish(1, last[1]);
+}
+
 void PairSplit::follow(bool sums) {
     const std::size_t n = child_.size();
     layers_.clear();
@@ -196,6 +222,12 @@ void PairSplit::finish_sums() {
     }
     finish_weight_.clear();
     for (const float score : scores) finish_weight_.push_back(std::exp(score - top));
+    double all = 0;
+    for (std::size_t k = 0; k < scores.size(); ++k) {
+        all += states_[last.begin[0] + k].forward * finish_weight_[k];
+    }
+    const float loaded = loaded_score_ + finish(0, at(0, loaded_end_[0])) + finish(1, at(1, loaded_end_[1]));
+    share_of_loaded_ = all > 0 ? std::exp(static_cast<double>(loaded - top_ - top)) / all : 0.0;
 }
 
 float PairSplit::best() {
@@ -226,12 +258,12 @@ float PairSplit::best() {
 }
 
 void PairSplit::marginals(std::vector<double>& belongs_to_q) {
+    prepare();
     if (listed_) {
-        build_lattice();
+        share_of_loaded_ = 0;
         lattice_.marginals(belongs_to_q);
         return;
     }
-    follow(true);
     belongs_to_q.assign(held_by_.begin(), held_by_.end());
     // Sums over all splits from a state on, of the layer at hand, by j.
     for (auto& backward : backward_) backward.assign(hi_, 0.0);

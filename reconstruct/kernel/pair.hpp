@@ -33,7 +33,7 @@ public:
 
     // Best split. Returns its score minus the score of the split that was loaded (>= 0 up to rounding).
     float best();
-    // After best(): whether child i of children() belongs to q.
+    // After best(), draw() or choose(): whether child i of children() belongs to q.
     const std::vector<std::uint8_t>& side() const noexcept { return side_; }
     const std::vector<std::int32_t>& children() const noexcept { return child_; }
 
@@ -43,7 +43,28 @@ public:
     // Draws a split from its exact conditional distribution into side(). `uniform` gives numbers in [0, 1).
     // Returns whether it differs from the split that was loaded.
     template <class Uniform>
-    bool draw(Uniform&& uniform);
+    bool draw(Uniform&& uniform) {
+        prepare();
+        draw_prepared(uniform);
+        return side_ != held_by_;
+    }
+    // The same in two steps, for many draws. marginals() prepares as well.
+    void prepare();
+    template <class Uniform>
+    void draw_prepared(Uniform&& uniform);
+
+    std::int32_t parent(int side) const noexcept { return parent_[side]; }
+    // The split that was loaded.
+    const std::vector<std::uint8_t>& held_by() const noexcept { return held_by_; }
+    // Places in children() of those that may change sides.
+    void find_movable(std::vector<std::size_t>& out) const;
+    void choose(const std::vector<std::uint8_t>& side) { side_ = side; }
+    // Whether score() can tell: not where one of the two fans out.
+    bool scores() const noexcept { return !listed_; }
+    // Of a split that differs from the loaded one only where children may change, up to what is the same for all.
+    float score(const std::vector<std::uint8_t>& side) const;
+    // After marginals(): probability of the loaded split; 0 where that is not known.
+    double share_of_loaded() const noexcept { return share_of_loaded_; }
 
     // How much all evidence counts in the splits that are loaded from now on, 0 to 1.
     void weigh_evidence(float weight) noexcept { weight_ = weight; }
@@ -88,9 +109,10 @@ private:
     // on as they do, from before_ and to after_.
     std::size_t lo_ = 0, hi_ = 0;
     std::int32_t before_[2] = {kStart, kStart}, after_[2] = {kEnd, kEnd};
-    std::vector<float> content_[2];       // -inf where the child is no candidate of that parent
-    float top_ = 0;                       // best score in the layer at hand
-    float loaded_score_ = 0;              // of the loaded split so far
+    std::vector<float> content_[2];  // -inf where the child is no candidate of that parent
+    float top_ = 0;                  // best score in the layer at hand
+    float loaded_score_ = 0;         // of the loaded split so far
+    double share_of_loaded_ = 0;
     std::size_t loaded_end_[2] = {0, 0};  // where its chains end: behind child loaded_end_ - 1
     std::vector<State> alive_[2];         // states of the layer at hand, by j
     std::vector<std::size_t> came_from_[2];
@@ -105,13 +127,11 @@ private:
 };
 
 template <class Uniform>
-bool PairSplit::draw(Uniform&& uniform) {
+void PairSplit::draw_prepared(Uniform&& uniform) {
     if (listed_) {
-        build_lattice();
         lattice_.draw(uniform, side_);
-        return side_ != held_by_;
+        return;
     }
-    follow(true);
     // Picks index k with probability proportional to weight(k).
     auto pick = [&](std::size_t count, auto&& weight) {
         double total = 0;
@@ -144,7 +164,6 @@ bool PairSplit::draw(Uniform&& uniform) {
         j = states_[from + k].j;
         x = 1 - x;
     }
-    return side_ != held_by_;
 }
 
 }  // namespace tapscope::match

@@ -21,6 +21,7 @@ void Pieces::join(std::int32_t one, std::int32_t other) noexcept {
 
 void Pieces::add(const std::vector<std::int32_t>& parent_of, double sign) {
     tip_.assign(problem_.parents.size(), {});
+    parts_.assign(problem_.parents.size(), 0.0f);
     for (std::size_t i = 0; i < parent_of.size(); ++i) {
         const auto p = parent_of[i];
         if (p == kNone || above_[p] == kNone) continue;
@@ -28,11 +29,13 @@ void Pieces::add(const std::vector<std::int32_t>& parent_of, double sign) {
         const auto where = candidates_.find(i, p);
         better_[piece(p)] += sign * (model_.step(p, tip_[p], c) + candidates_.content[where]);
         model_.advance(p, tip_[p], c);
+        if (length_.judges(p)) parts_[p] += length_.part(p, c);
     }
     for (std::size_t p = 0; p < tip_.size(); ++p) {
         if (above_[p] == kNone) continue;
         const auto parent = static_cast<std::int32_t>(p);
         better_[piece(parent)] += sign * model_.step(parent, tip_[p], kEnd);
+        if (length_.judges(parent)) better_[piece(parent)] += sign * length_.score(parent, parts_[p]);
     }
 }
 

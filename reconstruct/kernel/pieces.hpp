@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "answer_length.hpp"
 #include "chains.hpp"
 #include "model.hpp"
 #include "problem.hpp"
@@ -17,8 +18,9 @@ namespace tapscope::match {
 
 class Pieces {
 public:
-    Pieces(const Problem& problem, const Candidates& candidates, const Model& model)
-        : problem_(problem), candidates_(candidates), model_(model) {}
+    Pieces(const Problem& problem, const Candidates& candidates, const Model& model,
+           const AnswerLength& length)
+        : problem_(problem), candidates_(candidates), model_(model), length_(length) {}
 
     // `known` with those pieces of `other` that score better. Both: parent of each child, or kNone.
     std::vector<std::int32_t> best(const std::vector<std::int32_t>& known,
@@ -35,8 +37,10 @@ private:
     const Problem& problem_;
     const Candidates& candidates_;
     const Model& model_;
+    const AnswerLength& length_;
     std::vector<std::int32_t> above_;  // union-find over parents; kNone: same chain in both
     std::vector<Tip> tip_;
+    std::vector<float> parts_;    // of answers, by parent
     std::vector<double> better_;  // by piece
     double gain_ = 0;
 };

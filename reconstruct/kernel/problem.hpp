@@ -32,6 +32,7 @@ struct Parents {                         // sorted by arrive
     std::span<const std::uint8_t> answered;
     Tokens tokens;
     std::int32_t n_classes = 0;
+    std::span<const float> answer_bytes{};  // length of the answer, negative where not known; may be empty
     std::size_t size() const noexcept { return cls.size(); }
 };
 
@@ -50,6 +51,7 @@ struct Children {                        // sorted by begin
     std::span<const std::int64_t> conn_name{};
     // Where a node calls itself: the same call among the parents, or kNone; when empty, none of them is.
     std::span<const std::int32_t> as_parent{};
+    std::span<const float> answer_bytes{};  // as those of parents
     std::size_t size() const noexcept { return cls.size(); }
 };
 

@@ -227,13 +227,15 @@ void NodeStream::match(const Border& border) {
                        departs,
                        answered,
                        parent_tokens_.view(),
-                       capacity_parents_};
+                       capacity_parents_,
+                       first(answer_bytes_, parents)};
     problem.children.cls = first(child_cls_, border.end);
     problem.children.conn = conns.conn;
     problem.children.conn_name = first(child_conn_, border.end);
     problem.children.before_on_conn = conns.before;
     const auto as_parent = own_places(border.end, parents);
     problem.children.as_parent = as_parent;
+    problem.children.answer_bytes = first(child_answer_bytes_, border.end);
     problem.children.begin = first(begin_, border.end);
     problem.children.response_begin = first(child_response_begin_, border.end);
     problem.children.end = first(end_, border.end);

@@ -43,6 +43,7 @@ struct ParentRows {
     // response_begin -1: not answered, or not seen; then depart is when it was over at the latest, -1 not known
     std::span<const Time> arrive, request_end, response_begin, depart;
     Tokens tokens;
+    std::span<const float> answer_bytes{};  // negative: not known; empty: of none
 };
 struct ChildRows {
     std::span<const std::int64_t> cls, conn;
@@ -51,6 +52,7 @@ struct ChildRows {
     Tokens results;  // values in the answers
     // Number of the same call among the parents, as they are pushed, -1 none; empty where the node never calls itself.
     std::span<const std::int64_t> as_parent{};
+    std::span<const float> answer_bytes{};  // as those of parents
 };
 
 // Links of consecutive children, in the order in which they were pushed. Parents are numbered as they were pushed.
@@ -138,6 +140,7 @@ private:
     std::vector<Time> arrive_, request_end_, response_begin_, depart_;
     std::vector<Time> begin_, child_response_begin_, end_;
     std::vector<std::uint8_t> answered_;
+    std::vector<float> answer_bytes_, child_answer_bytes_;
     TokenColumns parent_tokens_, child_tokens_, child_results_;
     std::vector<std::int32_t> decided_parent_;
     struct LastUse {

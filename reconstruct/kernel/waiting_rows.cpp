@@ -72,6 +72,8 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
         depart_.push_back(parents.depart[p] >= 0 ? parents.depart[p] : kForever);
         response_begin_.push_back(answered ? parents.response_begin[p] : depart_.back());
     }
+    append(answer_bytes_, parents.answer_bytes);
+    answer_bytes_.resize(arrive_.size(), -1.0f);
     parent_tokens_.append(parents.tokens);
     for (const auto cls : children.cls) child_cls_.push_back(intern(child_classes_, cls));
     append(child_conn_, children.conn);
@@ -80,6 +82,8 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
     append(begin_, children.begin);
     append(child_response_begin_, children.response_begin);
     append(end_, children.end);
+    append(child_answer_bytes_, children.answer_bytes);
+    child_answer_bytes_.resize(begin_.size(), -1.0f);
     child_tokens_.append(children.tokens);
     child_results_.append(children.results);
     measure();
@@ -95,7 +99,7 @@ void NodeStream::measure() {
     }
     bytes += bytes_of(old_connections_);
     for (const auto* column : {&parent_cls_, &child_cls_, &decided_parent_}) bytes += bytes_of(*column);
-    bytes += bytes_of(answered_);
+    bytes += bytes_of(answered_) + bytes_of(answer_bytes_) + bytes_of(child_answer_bytes_);
     for (const auto* tokens : {&parent_tokens_, &child_tokens_, &child_results_}) {
         bytes += bytes_of(tokens->slot) + bytes_of(tokens->hash);
     }
@@ -109,6 +113,7 @@ void NodeStream::keep_parents(const std::vector<std::uint32_t>& rows) {
     keep_rows(parent_conn_, rows);
     for (auto* column : {&arrive_, &request_end_, &response_begin_, &depart_}) keep_rows(*column, rows);
     keep_rows(answered_, rows);
+    keep_rows(answer_bytes_, rows);
     parent_tokens_.keep(rows);
 }
 
@@ -117,6 +122,7 @@ void NodeStream::keep_children(const std::vector<std::uint32_t>& rows) {
     keep_rows(child_conn_, rows);
     keep_rows(child_as_parent_, rows);
     for (auto* column : {&begin_, &child_response_begin_, &end_}) keep_rows(*column, rows);
+    keep_rows(child_answer_bytes_, rows);
     child_tokens_.keep(rows);
     child_results_.keep(rows);
 }

@@ -7,7 +7,13 @@ import numpy as np
 from tapscope.reconstruct import _kernel
 from tapscope.reconstruct.live.held import NEVER_NS, Ids
 from tapscope.reconstruct.match.lent import lent_connections
-from tapscope.reconstruct.match.node import TokenIndex, answers_early, child_columns, parent_columns
+from tapscope.reconstruct.match.node import (
+    TokenIndex,
+    answers_early,
+    child_columns,
+    parent_columns,
+    told_lengths,
+)
 from tapscope.reconstruct.unseen import PATIENCE_NS
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import TABLES, Table, empty
@@ -65,7 +71,8 @@ class Matching:
         out = [_links(ids[:late], LinkKind.UNKNOWN)]
         if len(ids) and self._begin_ns is None:
             self._begin_ns = int(calls["arrive_ns"][0])
-        calls = {**calls, "conn": lent_connections(calls, evidence)}
+        told = told_lengths(calls, self._mode)
+        calls = {**calls, "conn": lent_connections(calls, evidence), "response_bytes": told}
         tokens, results = TokenIndex.build(evidence, self._mode, whole=False)
         served, made = calls["server_node"].copy(), calls["client_node"].copy()
         served[:late] = made[:late] = -1

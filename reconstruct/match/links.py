@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.lent import lent_connections
-from tapscope.reconstruct.match.node import TokenIndex, match_node
+from tapscope.reconstruct.match.node import TokenIndex, match_node, told_lengths
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
 
@@ -38,7 +38,7 @@ def links(
     counters = {"match.pairs_too_large": 0, "match.parents_given_up": 0, "match.circles": 0}
     if len(out["child"]) == 0:
         return out, counters
-    calls = {**calls, "conn": lent_connections(calls, evidence)}
+    calls = {**calls, "conn": lent_connections(calls, evidence), "response_bytes": told_lengths(calls, mode)}
     tokens, results = TokenIndex.build(evidence, mode)
     begin_ns = int(calls["arrive_ns"].min())
     serving = np.unique(calls["server_node"])

@@ -152,6 +152,12 @@ def answers_early(protocol: NDArray[np.uint8]) -> bool:
     return len(protocol) > 0 and bool(np.isin(protocol, ANSWERS_EARLY).all())
 
 
+def told_lengths(calls: Table, mode: EvidenceMode) -> NDArray[np.int64]:
+    """Bytes of the responses that the matcher may know, -1 where not: by times alone, none."""
+    lengths: NDArray[np.int64] = calls["response_bytes"]
+    return np.full(len(lengths), -1, dtype=np.int64) if mode == EvidenceMode.TIMING else lengths
+
+
 def parent_columns(
     calls: Table,
     rows: NDArray[np.int64],
@@ -171,6 +177,7 @@ def parent_columns(
         "response_begin": np.where(answered, calls["response_begin_ns"][rows] - base, -1),
         "depart": np.where(answered, calls["depart_ns"][rows] - base, gone),
         **tokens.of(calls["request"][rows]),
+        "answer_bytes": calls["response_bytes"][rows].astype(np.float32),
     }
 
 
@@ -195,6 +202,7 @@ def child_columns(
         "end": np.where(answered, made["depart_ns"][rows], asked) - base,
         **tokens.of(calls["request"][rows]),
         **results.of(calls["response"][rows], "result"),
+        "answer_bytes": calls["response_bytes"][rows].astype(np.float32),
     }
 
 
