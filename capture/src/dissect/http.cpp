@@ -35,6 +35,8 @@ Probe HttpDissector::probe(Bytes bytes, Direction direction) noexcept {
 
 Parsed HttpDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
     // One state at a time; the driver comes back with what is left over.
+    if (half(direction).state == State::start) [[likely]]
+        return start(direction, bytes, recorder);
     return step(direction, bytes, recorder);
 }
 
@@ -129,7 +131,8 @@ Parsed HttpDissector::start(Direction direction, Bytes bytes, Recorder& recorder
         return {Step::ok, blank};
     }
     if (direction == Direction::to_server) {
-        if (bytes[0] == 'P' && is_http2_preface(bytes)) return {Step::switch_to, 0, nullptr, Protocol::http2};
+        if (bytes[0] == 'P' && is_http2_preface(bytes)) [[unlikely]]
+            return {Step::switch_to, 0, nullptr, Protocol::http2};
         if (const std::size_t size = fresh_ ? simple_request(bytes) : 0; size > 0)
             return simple(bytes.first(size), recorder);
     } else if (recorder.front_tag(kUnknown) == kSimple && starts_response(bytes) == Probe::no) {

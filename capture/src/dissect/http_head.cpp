@@ -16,7 +16,8 @@ constexpr std::size_t kMaxMethod = 24;
 constexpr std::size_t kMaxOddLine = 8192;  // waited for before the version at its end must have come
 
 // `lower` is made of small letters, digits, '-' and '/', which all have the bit 0x20.
-bool equals_lower(std::string_view name, std::string_view lower) noexcept {
+// In place, so that its words are numbers in the code.
+[[gnu::always_inline]] inline bool equals_lower(std::string_view name, std::string_view lower) noexcept {
     if (name.size() != lower.size()) return false;
     const auto* const n = reinterpret_cast<const std::uint8_t*>(name.data());
     const auto* const l = reinterpret_cast<const std::uint8_t*>(lower.data());
@@ -55,7 +56,7 @@ bool is_method_character(std::uint8_t c) noexcept {
 
 // Methods that RTSP and SIP do not have with a path (RFC 9110, WebDAV: RFC 4918, 3253, 5323).
 bool is_common_method(std::string_view method) noexcept {
-    constexpr std::array<std::string_view, 18> common = {
+    static constexpr std::array<std::string_view, 18> common = {
         "GET",    "POST", "HEAD",   "PUT",  "DELETE", "PATCH",     "OPTIONS", "TRACE", "PROPFIND",
         "SEARCH", "LOCK", "UNLOCK", "COPY", "REPORT", "PROPPATCH", "MKCOL",   "MOVE",  "PURGE"};
     return std::find(common.begin(), common.end(), method) != common.end();
@@ -288,14 +289,14 @@ std::size_t start_inside(Bytes bytes, Direction direction, bool in_body) noexcep
 HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char*& label) noexcept {
     const char* const start = reinterpret_cast<const char*>(bytes.data());
     HeadLines lines(start, start + bytes.size(), mark_lines);
-    const char* newline;
-    const char* colon;
-    const auto line_from = [&](const char* from) {
-        const char* const stop = newline > from && newline[-1] == '\r' ? newline - 1 : newline;
-        return std::string_view(from, static_cast<std::size_t>(stop - from));
+    const auto text_of = [](const HeadLine& line) {
+        const char* const stop =
+            line.newline > line.at && line.newline[-1] == '\r' ? line.newline - 1 : line.newline;
+        return std::string_view(line.at, static_cast<std::size_t>(stop - line.at));
     };
-    if (!lines.next(newline, colon)) return HeadStep::incomplete;
-    const std::string_view first = line_from(start);
+    HeadLine found;
+    if (!lines.next(found, [](const char*, const char*) { return true; })) return HeadStep::incomplete;
+    const std::string_view first = text_of(found);
     const bool good =
         direction == Direction::to_server ? parse_request_line(first, head) : parse_status_line(first, head);
     // "HTTP/1.0": it has no transfer codings
@@ -304,31 +305,28 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
         label = "http.bad_start_line";
         return HeadStep::malformed;
     }
-    bool coding_open = false;
-    while (true) {
-        const char* const at = newline + 1;
-        if (!lines.next(newline, colon)) return HeadStep::incomplete;
+    const auto wanted = [](const char* at, const char* colon) {
         // A blank before the colon is no part of the name.
-        if (colon != nullptr && !is_space(colon[-1]) &&
-            !may_matter(*at, static_cast<std::size_t>(colon - at))) [[likely]] {
-            coding_open = false;
-            continue;
-        }
-        const std::string_view line = line_from(at);
+        return colon == nullptr || is_space(colon[-1]) ||
+               may_matter(*at, static_cast<std::size_t>(colon - at));
+    };
+    const char* behind_coding = nullptr;  // where a line may go on with a Transfer-Encoding
+    while (lines.next(found, wanted)) {
+        const auto [at, newline, colon] = found;
+        const std::string_view line = text_of(found);
         if (line.empty()) {
             head.size = static_cast<std::size_t>(newline + 1 - start);
             if (head.has_coding && (head.has_length || start[version_digit] == '0')) head.suspicious = true;
             return HeadStep::complete;
         }
         if (is_space(line.front())) {  // obs-fold: belongs to the line before
-            if (coding_open) {
-                head.has_coding = false;
-                read_coding(trim(line), head);
-                head.suspicious = true;
-            }
+            if (at != behind_coding) continue;
+            head.has_coding = false;
+            read_coding(trim(line), head);
+            head.suspicious = true;
+            behind_coding = newline + 1;
             continue;
         }
-        coding_open = false;
         if (colon == nullptr || colon == at) {
             head.suspicious = true;
             continue;
@@ -338,8 +336,10 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
             head.suspicious = true;
             name = trim(name);
         }
-        coding_open = read_field(name, line.substr(static_cast<std::size_t>(colon - at) + 1), head);
+        if (read_field(name, line.substr(static_cast<std::size_t>(colon - at) + 1), head))
+            behind_coding = newline + 1;
     }
+    return HeadStep::incomplete;
 }
 
 bool head_is_complete(Bytes bytes, std::size_t from) noexcept {

@@ -45,16 +45,19 @@ int hex_value(char c) noexcept { return is_digit(c) ? c - '0' : (c | 0x20) - 'a'
 // Undoes %XX and, in forms and queries, '+'. Returns `text` itself when there is nothing to undo.
 std::string_view url_decode(std::string_view text, bool plus_is_space, std::string& scratch) {
     if (!holds(text, '%') && !(plus_is_space && holds(text, '+'))) return text;
-    scratch.clear();
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '%' && i + 2 < text.size() && is_hex(text[i + 1]) && is_hex(text[i + 2])) {
-            scratch.push_back(static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2])));
-            i += 2;
+    // Never longer than it was.
+    if (scratch.size() < text.size()) scratch.resize(text.size());
+    char* to = scratch.data();
+    const char *from = text.data(), *const end = from + text.size();
+    for (; from < end; ++from) {
+        if (*from == '%' && end - from > 2 && is_hex(from[1]) && is_hex(from[2])) {
+            *to++ = static_cast<char>(hex_value(from[1]) * 16 + hex_value(from[2]));
+            from += 2;
         } else {
-            scratch.push_back(plus_is_space && text[i] == '+' ? ' ' : text[i]);
+            *to++ = plus_is_space && *from == '+' ? ' ' : *from;
         }
     }
-    return scratch;
+    return {scratch.data(), static_cast<std::size_t>(to - scratch.data())};
 }
 
 // 2026-11-21, 2026_11_21, and the same with a time behind a T.
@@ -151,10 +154,19 @@ public:
         put(method);
         put(" ");
     }
+    // Words of a few bytes: by two pieces that may overlap, as a call of memcpy would cost more.
     void put(std::string_view text) noexcept {
-        if (text.empty()) return;
-        std::memcpy(end_, text.data(), text.size());
-        end_ += text.size();
+        const std::size_t n = text.size();
+        const char* const p = text.data();
+        if (n > 16)
+            std::memcpy(end_, p, n);
+        else if (n >= 8)
+            put_both<8>(p, n);
+        else if (n >= 4)
+            put_both<4>(p, n);
+        else
+            for (std::size_t i = 0; i < n; ++i) end_[i] = p[i];
+        end_ += n;
     }
     // Names are collected and put in order at the end.
     void name(std::string_view name) noexcept {
@@ -185,6 +197,15 @@ private:
         constexpr std::size_t longest = 6;  // {uuid}
         return method.size() + target.size() + (kMaxSegments + kMaxNames) * (longest + 2) + 16;
     }
+    template <std::size_t Size>
+    void put_both(const char* p, std::size_t n) noexcept {
+        std::array<char, Size> first, last;
+        std::memcpy(first.data(), p, Size);
+        std::memcpy(last.data(), p + n - Size, Size);
+        std::memcpy(end_, first.data(), Size);
+        std::memcpy(end_ + n - Size, last.data(), Size);
+    }
+
     std::string& scratch_;
     char* end_;
     union {  // not cleared: most requests have few names
@@ -319,7 +340,7 @@ void request_evidence(Recorder& recorder, MessageRef ref, std::string_view targe
 void form_evidence(Recorder& recorder, MessageRef ref, std::string_view body, bool complete) {
     if (!complete) body = body.substr(0, body.rfind('&') == std::string_view::npos ? 0 : body.rfind('&'));
     while (!body.empty() && (body.back() == '\n' || body.back() == '\r')) body.remove_suffix(1);
-    std::string scratch, name_scratch;
+    thread_local std::string scratch, name_scratch;
     each_parameter(body, '&', [&](std::string_view name, std::string_view value) {
         value_token(recorder, ref, url_decode(name, true, name_scratch), value, scratch);
     });
