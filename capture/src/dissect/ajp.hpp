@@ -14,6 +14,10 @@
 
 namespace tapscope {
 
+namespace ajp {
+inline constexpr std::size_t kFormBytes = 8 * 1024;  // of a form body that are looked at
+}
+
 class AjpDissector {
 public:
     static constexpr Protocol protocol = Protocol::ajp;
@@ -44,6 +48,7 @@ private:
     void begin_request(std::uint64_t at, Recorder& recorder);
     void next_exchange(Recorder& recorder);
     void begin_answer(std::uint64_t at, Recorder& recorder);
+    // ajp_request.cpp
     void forward_request(Bytes payload, Recorder& recorder);
     void body(std::size_t length, Bytes payload, Recorder& recorder);
     void alone(Direction direction, MessageKind kind, const char* text, std::uint64_t at, std::uint64_t next,
