@@ -173,10 +173,10 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
             }
         }
         if (size - here < kHeader) break;
-        const std::uint32_t length = load_le24(&bytes[here]);
+        const PacketHeader head = read_header(&bytes[here]);
+        const auto [length, seq] = head;
         const std::size_t have = std::min<std::size_t>(size - here - kHeader, length);
         const Bytes payload = bytes.subspan(here + kHeader, have);
-        const std::uint8_t seq = bytes[here + 3];
         const std::size_t need = wanted(direction, length, seq, payload);
         if (have < need) {
             begin_early(direction, seq, payload, map(here), recorder);
@@ -184,7 +184,7 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
             break;
         }
         // Never more than was asked for: what is reported must not depend on how much happens to be at hand.
-        pos = packet(direction, bytes, here, need, map, recorder);
+        pos = packet(direction, bytes, here, head, need, map, recorder);
         if (pos > size) {
             if (plain) return pos;
             s.skip = pos - size;
@@ -217,11 +217,10 @@ void MysqlDissector::begin_early(Direction direction, std::uint8_t seq, Bytes pa
     }
 }
 
-std::uint64_t MysqlDissector::packet(Direction direction, Bytes bytes, std::size_t pos, std::size_t need,
-                                     const OffsetMap& map, Recorder& recorder) {
+std::uint64_t MysqlDissector::packet(Direction direction, Bytes bytes, std::size_t pos, PacketHeader head,
+                                     std::size_t need, const OffsetMap& map, Recorder& recorder) {
     Side& s = side(direction);
-    const std::uint32_t length = load_le24(&bytes[pos]);
-    const std::uint8_t seq = bytes[pos + 3];
+    const auto [length, seq] = head;
     const std::uint64_t next = pos + kHeader + length;
     const Bytes payload = bytes.subspan(pos + kHeader, need);
     const bool continues = s.continues;
@@ -233,8 +232,9 @@ std::uint64_t MysqlDissector::packet(Direction direction, Bytes bytes, std::size
     }
     if (continues) return next;
     if (answer_row_ == kNoMessage) begin_answer(payload, seq, map(pos), recorder);
-    const bool eof_follows = next + kHeader + 1 <= bytes.size() && bytes[next] == 5 && bytes[next + 1] == 0 &&
-                             bytes[next + 2] == 0 && bytes[next + kHeader] == 0xFE;
+    const bool eof_follows = answer_ == Answer::prepare && next + kHeader + 1 <= bytes.size() &&
+                             bytes[next] == 5 && bytes[next + 1] == 0 && bytes[next + 2] == 0 &&
+                             bytes[next + kHeader] == 0xFE;
     if (server_packet(length, seq, payload, eof_follows, recorder)) {
         const MessageRef ref = answer_row_;
         answer_row_ = kNoMessage;

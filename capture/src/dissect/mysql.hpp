@@ -97,8 +97,8 @@ private:
 
     // mysql.cpp: the packet layer.
     std::uint64_t packets(Direction direction, Bytes bytes, const mysql::OffsetMap& map, Recorder& recorder);
-    std::uint64_t packet(Direction direction, Bytes bytes, std::size_t pos, std::size_t need,
-                         const mysql::OffsetMap& map, Recorder& recorder);
+    std::uint64_t packet(Direction direction, Bytes bytes, std::size_t pos, mysql::PacketHeader head,
+                         std::size_t need, const mysql::OffsetMap& map, Recorder& recorder);
     std::size_t wanted(Direction direction, std::uint32_t length, std::uint8_t seq,
                        Bytes payload) const noexcept;
     void begin_early(Direction direction, std::uint8_t seq, Bytes payload, std::uint64_t at,

@@ -19,7 +19,7 @@ Value number(T value, char (&buffer)[kMaxValueText]) noexcept {
 }
 
 template <class T>
-Value floating(T value, char (&buffer)[kMaxValueText]) {
+[[gnu::noinline]] Value floating(T value, char (&buffer)[kMaxValueText]) {
     const auto result = std::to_chars(buffer, buffer + kMaxValueText, value);
     std::string canonical;
     append_canonical_number({buffer, static_cast<std::size_t>(result.ptr - buffer)}, canonical);
@@ -63,7 +63,7 @@ private:
 };
 
 // Length 0, 4 (date), 7 (with time) or 11 (with microseconds).
-Value date_time(Reader& reader, bool only_date, char (&buffer)[kMaxValueText]) {
+[[gnu::noinline]] Value date_time(Reader& reader, bool only_date, char (&buffer)[kMaxValueText]) {
     const std::uint8_t size = reader.u8();
     unsigned year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, micro = 0;
     if (size >= 4) {
@@ -87,7 +87,7 @@ Value date_time(Reader& reader, bool only_date, char (&buffer)[kMaxValueText]) {
 }
 
 // Length 0, 8 or 12 (with microseconds): sign, days, hour, minute, second.
-Value time_of_day(Reader& reader, char (&buffer)[kMaxValueText]) {
+[[gnu::noinline]] Value time_of_day(Reader& reader, char (&buffer)[kMaxValueText]) {
     const std::uint8_t size = reader.u8();
     unsigned negative = 0, minute = 0, second = 0, micro = 0;
     std::uint64_t hours = 0;

@@ -21,6 +21,15 @@ inline constexpr std::size_t kHeader = 4;
 inline constexpr std::size_t kCompressedHeader = 7;
 inline constexpr std::uint32_t kMaxPayload = 0xFFFFFF;
 
+struct PacketHeader {
+    std::uint32_t length;
+    std::uint8_t seq;
+};
+inline PacketHeader read_header(const std::uint8_t* p) noexcept {
+    const std::uint32_t word = load_le32(p);
+    return {word & kMaxPayload, static_cast<std::uint8_t>(word >> 24)};
+}
+
 inline std::uint32_t load_le24(const std::uint8_t* p) noexcept {
     return static_cast<std::uint32_t>(p[0]) | static_cast<std::uint32_t>(p[1]) << 8 |
            static_cast<std::uint32_t>(p[2]) << 16;
@@ -67,39 +76,39 @@ enum class Command : std::uint8_t {
 
 // nullptr for a byte that is no command.
 inline const char* command_name(std::uint8_t command) noexcept {
-    constexpr const char* names[] = {"SLEEP",
-                                     "QUIT",
-                                     "INIT_DB",
-                                     "QUERY",
-                                     "FIELD_LIST",
-                                     "CREATE_DB",
-                                     "DROP_DB",
-                                     "REFRESH",
-                                     "SHUTDOWN",
-                                     "STATISTICS",
-                                     "PROCESS_INFO",
-                                     "CONNECT",
-                                     "PROCESS_KILL",
-                                     "DEBUG",
-                                     "PING",
-                                     "TIME",
-                                     "DELAYED_INSERT",
-                                     "CHANGE_USER",
-                                     "BINLOG_DUMP",
-                                     "TABLE_DUMP",
-                                     "CONNECT_OUT",
-                                     "REGISTER_SLAVE",
-                                     "PREPARE",
-                                     "EXECUTE",
-                                     "SEND_LONG_DATA",
-                                     "STMT_CLOSE",
-                                     "STMT_RESET",
-                                     "SET_OPTION",
-                                     "STMT_FETCH",
-                                     "DAEMON",
-                                     "BINLOG_DUMP_GTID",
-                                     "RESET_CONNECTION",
-                                     "CLONE"};
+    static constexpr const char* names[] = {"SLEEP",
+                                            "QUIT",
+                                            "INIT_DB",
+                                            "QUERY",
+                                            "FIELD_LIST",
+                                            "CREATE_DB",
+                                            "DROP_DB",
+                                            "REFRESH",
+                                            "SHUTDOWN",
+                                            "STATISTICS",
+                                            "PROCESS_INFO",
+                                            "CONNECT",
+                                            "PROCESS_KILL",
+                                            "DEBUG",
+                                            "PING",
+                                            "TIME",
+                                            "DELAYED_INSERT",
+                                            "CHANGE_USER",
+                                            "BINLOG_DUMP",
+                                            "TABLE_DUMP",
+                                            "CONNECT_OUT",
+                                            "REGISTER_SLAVE",
+                                            "PREPARE",
+                                            "EXECUTE",
+                                            "SEND_LONG_DATA",
+                                            "STMT_CLOSE",
+                                            "STMT_RESET",
+                                            "SET_OPTION",
+                                            "STMT_FETCH",
+                                            "DAEMON",
+                                            "BINLOG_DUMP_GTID",
+                                            "RESET_CONNECTION",
+                                            "CLONE"};
     if (command < sizeof names / sizeof *names) return names[command];
     switch (command) {
         case 0xE0:
