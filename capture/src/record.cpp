@@ -5,20 +5,10 @@
 
 namespace tapscope {
 
-std::int64_t Recorder::time_of_byte(std::uint64_t offset) const noexcept {
-    const auto& marks = window_.marks;
-    if (marks.empty() || offset >= marks.back().end) return window_.time_ns;
-    return std::upper_bound(marks.begin(), marks.end(), offset,
-                            [](std::uint64_t value, const Mark& mark) { return value < mark.end; })
-        ->time_ns;
-}
-
-std::uint64_t Recorder::ack_of_byte(std::uint64_t offset) const noexcept {
-    const auto& marks = window_.marks;
-    if (marks.empty() || offset >= marks.back().end) return window_.ack;
-    return std::upper_bound(marks.begin(), marks.end(), offset,
-                            [](std::uint64_t value, const Mark& mark) { return value < mark.end; })
-        ->ack;
+// The segment of a byte that came before the newest one.
+const Mark& Recorder::mark_of(std::uint64_t offset) const noexcept {
+    return *std::upper_bound(window_.marks.begin(), window_.marks.end(), offset,
+                             [](std::uint64_t value, const Mark& mark) { return value < mark.end; });
 }
 
 // Makes way at `offset` for what comes next: the current message ends here at the latest.
@@ -30,28 +20,6 @@ void Recorder::leave_current(MessageSide& side, std::uint64_t offset) {
         side.due = false;
         side.covered = offset;
     }
-}
-
-// A row with what is known of every message, that begins at `offset`.
-std::size_t Recorder::append_row(MessageSide& side, Direction direction, MessageKind kind,
-                                 std::uint64_t offset) {
-    const std::size_t row = messages.append();
-    messages.conn[row] = exchange_->conn;
-    messages.direction[row] = static_cast<std::uint8_t>(direction);
-    messages.protocol[row] = static_cast<std::uint8_t>(exchange_->protocol);
-    messages.kind[row] = static_cast<std::uint8_t>(kind);
-    messages.begin_ns[row] = time_of_byte(offset);
-    messages.end_ns[row] = -1;
-    messages.class_id[row] = kNoClass;
-    messages.status[row] = -1;
-    messages.tcp_seq[row] = side.base_seq + static_cast<std::uint32_t>(offset);
-    messages.request[row] = -1;
-    // What is zero stays as it was made (columns.hpp, mostly_zero).
-    if (side.after_gap) [[unlikely]] {
-        messages.flags[row] = message_flag::resynchronised;
-        side.after_gap = false;
-    }
-    return row;
 }
 
 MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t at, std::uint32_t tag) {
@@ -338,26 +306,17 @@ void Recorder::keep_example_of(MessageRef ref, std::string_view text) {
     example_ = text;
 }
 
-// A row whose hash is still to come.
-std::size_t Recorder::append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind) {
-    const std::size_t row = evidence.append();
-    evidence.message[row] = static_cast<std::int64_t>(ref);
-    evidence.slot[row] = slot;
-    evidence.kind[row] = kind;
-    return row;
-}
-
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value) {
     token(ref, slot, kind, value,
           value.size() >= 16 && kind != TokenKind::statement && looks_like_id(as_text(value)));
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value, bool is_id) {
+    if (keep_text_ && (kind == TokenKind::uri || kind == TokenKind::statement)) [[unlikely]]
+        keep_example_of(ref, as_text(value));
     const std::size_t row = append_evidence(
         ref, slot, static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)));
     hashes_.add(evidence.hash, row, value);
-    if (keep_text_ && (kind == TokenKind::uri || kind == TokenKind::statement)) [[unlikely]]
-        keep_example_of(ref, as_text(value));
 }
 
 void Recorder::endpoint_token(MessageRef ref) {

@@ -236,8 +236,16 @@ public:
     Counters remainders;  // bytes seen that are in no message, by reason
 
 private:
-    std::int64_t time_of_byte(std::uint64_t offset) const noexcept;
-    std::uint64_t ack_of_byte(std::uint64_t offset) const noexcept;
+    std::int64_t time_of_byte(std::uint64_t offset) const noexcept {
+        return in_newest(offset) ? window_.time_ns : mark_of(offset).time_ns;
+    }
+    std::uint64_t ack_of_byte(std::uint64_t offset) const noexcept {
+        return in_newest(offset) ? window_.ack : mark_of(offset).ack;
+    }
+    bool in_newest(std::uint64_t offset) const noexcept {
+        return window_.marks.empty() || offset >= window_.marks.back().end;
+    }
+    const Mark& mark_of(std::uint64_t offset) const noexcept;
     // pairing.cpp
     std::int64_t answered(MessageRef row, MessageKind kind, std::uint64_t offset, bool after_loss);
     void open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag, bool after_loss);
@@ -294,5 +302,37 @@ private:
     MessageRef example_of_ = kNoMessage;  // keep_text: a text whose class is not known yet
     std::string example_;
 };
+
+// A row with what is known of every message, that begins at `offset`.
+[[gnu::always_inline]] inline std::size_t Recorder::append_row(MessageSide& side, Direction direction,
+                                                               MessageKind kind, std::uint64_t offset) {
+    const std::size_t row = messages.append();
+    messages.conn[row] = exchange_->conn;
+    messages.direction[row] = static_cast<std::uint8_t>(direction);
+    messages.protocol[row] = static_cast<std::uint8_t>(exchange_->protocol);
+    messages.kind[row] = static_cast<std::uint8_t>(kind);
+    messages.begin_ns[row] = time_of_byte(offset);
+    messages.end_ns[row] = -1;
+    messages.class_id[row] = kNoClass;
+    messages.status[row] = -1;
+    messages.tcp_seq[row] = side.base_seq + static_cast<std::uint32_t>(offset);
+    messages.request[row] = -1;
+    // What is zero stays as it was made (columns.hpp, mostly_zero).
+    if (side.after_gap) [[unlikely]] {
+        messages.flags[row] = message_flag::resynchronised;
+        side.after_gap = false;
+    }
+    return row;
+}
+
+// A row whose hash is still to come.
+[[gnu::always_inline]] inline std::size_t Recorder::append_evidence(MessageRef ref, std::uint32_t slot,
+                                                                    std::uint8_t kind) {
+    const std::size_t row = evidence.append();
+    evidence.message[row] = static_cast<std::int64_t>(ref);
+    evidence.slot[row] = slot;
+    evidence.kind[row] = kind;
+    return row;
+}
 
 }  // namespace tapscope

@@ -57,6 +57,11 @@ void TokenHashes::hash(Column<std::uint64_t>& column, Kind& kind, std::size_t wo
     kind.waiting = 0;
 }
 
+void TokenHashes::add_long(Column<std::uint64_t>& column, std::size_t row,
+                           std::span<const std::uint8_t> value) noexcept {
+    column[row] = siphash13(key_, value);
+}
+
 void TokenHashes::settle(Column<std::uint64_t>& column) noexcept {
     for (std::size_t i = 0; i < kKinds; ++i)
         if (kinds_[i].waiting > 0) hash(column, kinds_[i], i + 1);

@@ -21,10 +21,8 @@ public:
     // column[row] becomes the hash of `value`, now or with settle().
     void add(Column<std::uint64_t>& column, std::size_t row, std::span<const std::uint8_t> value) {
         const std::size_t whole = value.size() / 8;
-        if (whole >= kKinds) {
-            column[row] = siphash13(key_, value);
-            return;
-        }
+        if (whole >= kKinds) [[unlikely]]
+            return add_long(column, row, value);
         Kind& kind = kinds_[whole];
         std::uint64_t* word = kind.words[0].data() + kind.waiting;
         const std::uint8_t* p = value.data();
@@ -48,6 +46,8 @@ private:
     };
     using Hash = void (*)(HashKey key, const std::uint64_t* words, std::size_t count, std::uint64_t* out);
     static Hash choose(unsigned widest) noexcept;
+    void add_long(Column<std::uint64_t>& column, std::size_t row,
+                  std::span<const std::uint8_t> value) noexcept;
     void hash(Column<std::uint64_t>& column, Kind& kind, std::size_t words) noexcept;
 
     HashKey key_;

@@ -24,7 +24,9 @@ void Conversation::feed(Direction direction, Half& half, MessageSide& side, Byte
         const std::uint64_t base = end - bytes.size();
         window = {direction, base,    base, end,
                   {},        time_ns, ack,  base == side.delivered ? side.last_ns : time_ns};
-        parse_all(direction, half, bytes);
+        Parsed last;
+        bytes = parse_some(direction, half, bytes, last);
+        if (!bytes.empty() || last.step != Step::ok) leave(direction, half, bytes, last);
         return;
     }
     half.keep_more(bytes, {end, time_ns, ack});
@@ -42,6 +44,11 @@ void Conversation::parse_kept(Direction direction, Half& half) {
 void Conversation::parse_all(Direction direction, Half& half, Bytes bytes) {
     Parsed last;
     bytes = parse_some(direction, half, bytes, last);
+    leave(direction, half, bytes, last);
+}
+
+// What is to be done when bytes were parsed: `bytes` must come again, and `last` may tell of another protocol.
+void Conversation::leave(Direction direction, Half& half, Bytes bytes, Parsed& last) {
     while (last.step == Step::switch_to) [[unlikely]] {
         if (!switch_to(last.next)) break;
         last = {};

@@ -106,6 +106,7 @@ private:
     bool settle(Protocol protocol, Direction direction, Half& half, bool alone);
     void parse_all(Direction direction, Half& half, Bytes bytes);
     Bytes parse_some(Direction direction, Half& half, Bytes bytes, Parsed& last);
+    void leave(Direction direction, Half& half, Bytes bytes, Parsed& last);
     bool switch_to(Protocol next);
     void parse_kept(Direction direction, Half& half);
     void keep(Direction direction, Half& half, Bytes rest);
