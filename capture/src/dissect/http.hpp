@@ -57,9 +57,11 @@ private:
     Parsed simple(Bytes bytes, Recorder& recorder);
     Parsed request(const HttpHead& head, Recorder& recorder);
     Parsed response(const HttpHead& head, Recorder& recorder);
+    // http_body.cpp
     Parsed chunk_size(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed trailer(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed watched(Direction direction, Bytes bytes, Recorder& recorder);
+
     bool watching(Direction direction) const noexcept {
         return avatica_ != nullptr && avatica_->watching(direction);
     }

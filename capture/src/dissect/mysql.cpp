@@ -99,14 +99,16 @@ Probe MysqlDissector::probe(Bytes bytes, Direction direction) noexcept {
 }
 
 Parsed MysqlDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
+    static constexpr OffsetMap kPlain{};
     std::uint64_t consumed = 0;
-    if (!compressed_) consumed = packets(direction, bytes, OffsetMap{}, recorder);
+    if (!compressed_) [[likely]]
+        consumed = packets(direction, bytes, kPlain, recorder);
     if (turns_to_tls_) [[unlikely]] {  // the login goes on inside
         turns_to_tls_ = false;
         return {Step::switch_to, consumed, nullptr, Protocol::tls};
     }
     // The answer to the login may just have switched compression on.
-    if (compressed_ && consumed < bytes.size())
+    if (compressed_ && consumed < bytes.size()) [[unlikely]]
         consumed = outer_packets(direction, bytes, consumed, recorder);
     side(direction).left = consumed < bytes.size() ? bytes.size() - consumed : 0;
     return {Step::ok, consumed, nullptr};

@@ -139,10 +139,12 @@ private:
     void login(std::uint32_t length, Bytes payload, Recorder& recorder);
     void statement_text(std::uint8_t command, std::uint32_t length, Bytes payload, Recorder& recorder);
     Bytes query_attributes(Bytes payload, Recorder& recorder);
-    void execute(Bytes payload, Recorder& recorder);
-    void bulk_execute(Bytes payload, Recorder& recorder);
     std::int32_t statement_slot(std::uint32_t id) const noexcept;
     void remember(std::int32_t slot);
+
+    // mysql_execute.cpp: bound parameters.
+    void execute(Bytes payload, Recorder& recorder);
+    void bulk_execute(Bytes payload, Recorder& recorder);
 
     // mysql_response.cpp: packets of the server.
     std::size_t wanted_of_server(std::uint32_t length, Bytes payload) const noexcept;
@@ -154,15 +156,17 @@ private:
     bool prepare_ok(std::uint32_t length, Bytes payload, Recorder& recorder);
     bool prepare_packet(std::uint32_t length, Bytes payload, bool more);
     bool column_count(std::uint32_t length, Bytes payload, Recorder& recorder);
-    void definition(std::uint32_t length, Bytes payload);
-    bool row_or_end(std::uint32_t length, Bytes payload, Recorder& recorder);
     bool error(Bytes payload, Recorder& recorder);
     bool ok(Bytes payload, Recorder& recorder);
     bool finished(std::uint16_t status, Recorder& recorder);
-    void row(Bytes payload, Recorder& recorder);
     void succeed(Recorder& recorder);
     mysql::Statement* answered_statement() noexcept;
+
+    // mysql_rows.cpp: result sets.
     bool wants_rows() const noexcept;
+    void definition(std::uint32_t length, Bytes payload);
+    bool row_or_end(std::uint32_t length, Bytes payload, Recorder& recorder);
+    void row(Bytes payload, Recorder& recorder);
     std::size_t result_set(Bytes bytes, std::size_t pos, Recorder& recorder);
 
     mysql::Command answer_command() const noexcept { return static_cast<mysql::Command>(answer_tag_ & 0xFF); }

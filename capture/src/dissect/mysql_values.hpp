@@ -12,6 +12,8 @@ namespace tapscope::mysql {
 inline constexpr std::uint16_t kUnsigned = 0x8000;  // bit of a parameter type
 inline constexpr std::size_t kMaxValueText = 64;    // numbers and times; strings stay where they are
 
+inline constexpr std::size_t kMaxTokenText = 4096;  // longer values of a request give no token
+
 // In two words, so that it is returned in registers: through memory it would be written in parts and read in words wider
 // than those, for which the processor waits until the parts have reached the cache.
 class Value {

@@ -21,6 +21,13 @@ inline constexpr std::size_t kHeader = 4;
 inline constexpr std::size_t kCompressedHeader = 7;
 inline constexpr std::uint32_t kMaxPayload = 0xFFFFFF;
 
+// Packets of an answer by their first byte. NULL in a text row is the byte of LOCAL INFILE.
+inline constexpr std::uint8_t kOk = 0x00, kAuthMore = 0x01, kAuthNextFactor = 0x02, kLocalInfile = 0xFB,
+                              kEof = 0xFE, kErr = 0xFF;
+inline constexpr std::size_t kTerminator = 9;    // EOF is shorter than this
+inline constexpr std::size_t kRowPrefix = 1024;  // bytes of a row that are looked at
+inline constexpr std::uint8_t kTypeUnknown = 0xFF;
+
 struct PacketHeader {
     std::uint32_t length;
     std::uint8_t seq;
