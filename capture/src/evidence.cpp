@@ -175,6 +175,9 @@ bool judge_value(std::string_view value, KindsOf kinds_of) noexcept {
     };
     if (value.size() <= kMost) {
         const Kinds kinds = kinds_of(value);
+        // All hexadecimal, as most ids are that programs make up.
+        const std::uint64_t all = ~std::uint64_t{0} >> (kMost - value.size());
+        if (kinds.hex == all && kinds.digit != all) return true;
         if (!has_run_of_16(kinds.any())) return false;
         each_run(kinds.any(), [&](unsigned from, unsigned size) {
             judge(value.substr(from, size), size, kinds.part(from, size));
@@ -193,11 +196,11 @@ bool judge_value(std::string_view value, KindsOf kinds_of) noexcept {
 }  // namespace
 
 bool looks_like_id(std::string_view value) noexcept {
-    return value.size() >= 16 && judge_value(value, widest_kinds);
+    return value.size() >= kShortestId && judge_value(value, widest_kinds);
 }
 
 bool looks_like_id(std::string_view value, unsigned widest) noexcept {
-    return value.size() >= 16 && judge_value(value, choose(widest));
+    return value.size() >= kShortestId && judge_value(value, choose(widest));
 }
 
 }  // namespace tapscope

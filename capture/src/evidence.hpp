@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "dissect/dissector.hpp"
+#include "hash.hpp"
 
 namespace tapscope {
 
@@ -19,6 +20,7 @@ inline constexpr std::uint32_t kPathSegmentSlot = 0x80000000u;
 // that part (judged by its first 64 bytes) is at least half of it. Decimal numbers up to 19 digits are business keys
 // and do not count.
 bool looks_like_id(std::string_view value) noexcept;
+inline constexpr std::size_t kShortestId = 16;
 // The same with vectors of at most `widest` bits, whatever the processor has.
 bool looks_like_id(std::string_view value, unsigned widest) noexcept;
 
@@ -27,10 +29,18 @@ inline constexpr bool is_alpha(char c) noexcept { return static_cast<unsigned ch
 inline constexpr bool is_hex(char c) noexcept {
     return is_digit(c) || static_cast<unsigned char>((c | 0x20) - 'a') < 6;
 }
+// Eight at a time. Most texts that are asked about begin with a letter, or are numbers of a few digits.
 inline bool all_digits(std::string_view text) noexcept {
-    for (char c : text)
-        if (!is_digit(c)) return false;
-    return !text.empty();
+    if (text.empty() || !is_digit(text.front())) return false;
+    const auto digits = [](std::uint64_t word) {  // '0' to '9' are 0x30 to 0x39
+        constexpr std::uint64_t kHigh = 0xf0f0f0f0f0f0f0f0u, kZeros = 0x3030303030303030u;
+        return (word & kHigh) == kZeros && ((word + 0x0606060606060606u) & kHigh) == kZeros;
+    };
+    const auto* p = reinterpret_cast<const std::uint8_t*>(text.data());
+    std::size_t n = text.size();
+    for (; n >= 8; p += 8, n -= 8)
+        if (!digits(load_le64(p))) return false;
+    return n == 0 || digits(detail::tail_word(p, n) | 0x3030303030303030u << 8 * n);
 }
 bool is_uuid(std::string_view text) noexcept;
 

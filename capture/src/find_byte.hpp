@@ -2,11 +2,14 @@
 // message, and there the call of memchr is most of the work.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+
+#include "hash.hpp"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -39,9 +42,11 @@ inline std::size_t find_byte(std::string_view text, char c) noexcept {
         if ((found & 0xff) != 0) return static_cast<unsigned>(std::countr_zero(found));
         return found != 0 ? n - 16 + static_cast<unsigned>(std::countr_zero(found)) : n;
     }
-    std::size_t at = 0;
-    while (at < n && p[at] != c) ++at;
-    return at;
+    // In a word, without a loop whose end cannot be guessed: the lowest zero byte of `other` is marked for certain.
+    const std::uint64_t word = detail::tail_word(reinterpret_cast<const std::uint8_t*>(p), n);
+    const std::uint64_t other = word ^ 0x0101010101010101u * static_cast<unsigned char>(c);
+    const std::uint64_t zero = (other - 0x0101010101010101u) & ~other & 0x8080808080808080u;
+    return zero == 0 ? n : std::min<std::size_t>(n, static_cast<unsigned>(std::countr_zero(zero)) / 8);
 #else
     const void* const found = n == 0 ? nullptr : std::memchr(p, c, n);
     return found == nullptr ? n : static_cast<std::size_t>(static_cast<const char*>(found) - p);

@@ -43,6 +43,10 @@ inline std::uint64_t tail_word(const std::uint8_t* p, std::size_t n) noexcept {
     const std::size_t middle = n / 2, last = n - 1;
     return p[0] | std::uint64_t{p[middle]} << (8 * middle) | std::uint64_t{p[last]} << (8 * last);
 }
+// The same where eight bytes or more end with them: one load, and no branch to guess.
+inline std::uint64_t tail_word_behind(const std::uint8_t* p, std::size_t n) noexcept {
+    return load_le64(p + n - 8) >> 1 >> (63 - 8 * n);
+}
 }  // namespace detail
 
 inline std::uint64_t siphash13(HashKey key, std::span<const std::uint8_t> value) noexcept {
@@ -56,8 +60,9 @@ inline std::uint64_t siphash13(HashKey key, std::span<const std::uint8_t> value)
         detail::sip_round(v0, v1, v2, v3);
         v0 ^= m;
     }
-    const std::uint64_t last =
-        (static_cast<std::uint64_t>(value.size()) << 56) | detail::tail_word(p, value.size() & 7);
+    const std::uint64_t tail =
+        whole > 0 ? detail::tail_word_behind(p, value.size() & 7) : detail::tail_word(p, value.size() & 7);
+    const std::uint64_t last = (static_cast<std::uint64_t>(value.size()) << 56) | tail;
     v3 ^= last;
     detail::sip_round(v0, v1, v2, v3);
     v0 ^= last;
@@ -86,7 +91,8 @@ inline std::uint64_t text_hash(std::string_view text, std::uint64_t seed = 0) no
         p += 8;
         n -= 8;
     }
-    return mix64(h ^ detail::tail_word(p, n), 0x8EBC6AF09C88C6E3u);
+    const std::uint64_t tail = text.size() >= 8 ? detail::tail_word_behind(p, n) : detail::tail_word(p, n);
+    return mix64(h ^ tail, 0x8EBC6AF09C88C6E3u);
 }
 
 }  // namespace tapscope

@@ -307,8 +307,14 @@ void Recorder::keep_example_of(MessageRef ref, std::string_view text) {
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value) {
-    token(ref, slot, kind, value,
-          value.size() >= 16 && kind != TokenKind::statement && looks_like_id(as_text(value)));
+    if (value.size() < kShortestId || kind == TokenKind::statement) [[likely]]
+        return token(ref, slot, kind, value, false);
+    token_of_any_length(ref, slot, kind, value);
+}
+
+// Apart from the short ones, which need no room for what is kept across a call.
+void Recorder::token_of_any_length(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value) {
+    token(ref, slot, kind, value, looks_like_id(as_text(value)));
 }
 
 void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value, bool is_id) {

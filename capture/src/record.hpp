@@ -291,6 +291,8 @@ private:
     void close_current(MessageSide& side, std::uint64_t offset);
     void outside_bytes(MessageSide& side, std::uint64_t to);
     std::size_t append_evidence(MessageRef ref, std::uint32_t slot, std::uint8_t kind);
+    [[gnu::noinline]] void token_of_any_length(MessageRef ref, std::uint32_t slot, TokenKind kind,
+                                               Bytes value);
     void keep_example(std::int32_t class_id, std::string_view text);
     void keep_example_of(MessageRef ref, std::string_view text);
 

@@ -27,7 +27,9 @@ public:
         std::uint64_t* word = kind.words[0].data() + kind.waiting;
         const std::uint8_t* p = value.data();
         for (std::size_t i = 0; i < whole; ++i, p += 8, word += kLanes) *word = load_le64(p);
-        *word = std::uint64_t{value.size()} << 56 | detail::tail_word(p, value.size() & 7);
+        const std::size_t rest = value.size() & 7;
+        const std::uint64_t tail = whole > 0 ? detail::tail_word_behind(p, rest) : detail::tail_word(p, rest);
+        *word = std::uint64_t{value.size()} << 56 | tail;
         kind.row[kind.waiting] = row;
         if (++kind.waiting == kLanes) hash(column, kind, whole + 1);
     }

@@ -97,17 +97,29 @@ bool parse_status_line(std::string_view line, HttpHead& head) noexcept {
     return true;
 }
 
+std::uint64_t decimal(std::string_view digits) noexcept {
+    std::uint64_t value = 0;
+    for (const char c : digits) value = value * 10 + static_cast<std::uint64_t>(c - '0');
+    return value;
+}
+
 // "5" or "5, 5"; several fields must agree too.
 void read_length(std::string_view value, HttpHead& head) noexcept {
+    constexpr std::size_t kMostDigits = 18;
+    if (value.starts_with(' ') && value.size() <= kMostDigits && !head.has_length &&
+        all_digits(value.substr(1))) [[likely]] {
+        head.has_length = true;
+        head.content_length = decimal(value.substr(1));
+        return;
+    }
     while (true) {
         const std::size_t comma = std::min(value.find(','), value.size());
         const std::string_view one = trim(value.substr(0, comma));
-        if (!all_digits(one) || one.size() > 18) {
+        if (!all_digits(one) || one.size() > kMostDigits) {
             head.suspicious = true;
             return;
         }
-        std::uint64_t length = 0;
-        for (char c : one) length = length * 10 + static_cast<std::uint64_t>(c - '0');
+        const std::uint64_t length = decimal(one);
         if (head.has_length && head.content_length != length) {
             head.suspicious =
                 true;  // the first one counts; if that is wrong the next start line does not fit
@@ -172,7 +184,8 @@ constexpr std::array<std::uint64_t, 256> kMayMatter = [] {
 }();
 
 bool may_matter(char first, std::size_t name) noexcept {
-    return (kMayMatter[static_cast<unsigned char>(first)] >> std::min<std::size_t>(name, 63) & 1) != 0;
+    const std::uint64_t lengths = kMayMatter[static_cast<unsigned char>(first)];
+    return lengths != 0 && (lengths >> std::min<std::size_t>(name, 63) & 1) != 0;
 }
 
 const MarkLines mark_lines = line_marker();
@@ -182,7 +195,7 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
     switch (name.front() | 0x20) {
         case 'c':
             if (name.size() == 14 && equals_lower(name, "content-length")) {
-                read_length(trim(value), head);
+                read_length(value, head);
             } else if (name.size() == 12 && equals_lower(name, "content-type")) {
                 read_type(trim(value), head);
             } else if (name.size() == 16 && equals_lower(name, "content-encoding")) {
@@ -307,7 +320,7 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
     }
     const auto wanted = [](const char* at, const char* colon) {
         // A blank before the colon is no part of the name.
-        return colon == nullptr || is_space(colon[-1]) ||
+        return colon == nullptr || static_cast<unsigned char>(colon[-1]) <= ' ' ||
                may_matter(*at, static_cast<std::size_t>(colon - at));
     };
     const char* behind_coding = nullptr;  // where a line may go on with a Transfer-Encoding
