@@ -55,4 +55,23 @@ inline std::size_t find_byte(std::string_view text, char c) noexcept {
 
 inline bool holds(std::string_view text, char c) noexcept { return find_byte(text, c) < text.size(); }
 
+// Does a text hold any of a few bytes? In one pass for all of them.
+template <char... Any>
+bool holds_any(std::string_view text) noexcept {
+#if defined(__SSE2__)
+    const char* const p = text.data();
+    const std::size_t n = text.size();
+    if (n >= 16) {
+        for (std::size_t at = 0;; at = at + 32 <= n ? at + 16 : n - 16) {
+            const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + at));
+            __m128i found = _mm_setzero_si128();
+            ((found = _mm_or_si128(found, _mm_cmpeq_epi8(bytes, _mm_set1_epi8(Any)))), ...);
+            if (_mm_movemask_epi8(found) != 0) return true;
+            if (at + 16 == n) return false;
+        }
+    }
+#endif
+    return (holds(text, Any) || ...);
+}
+
 }  // namespace tapscope

@@ -1,5 +1,6 @@
 // Bytes that are found many at a time are those that are found byte by byte: line feeds and colons, with every width of
 // vectors, and the first place of one byte.
+#include <algorithm>
 #include <cstdio>
 #include <random>
 #include <vector>
@@ -37,6 +38,17 @@ int main() {
         while (expected < text.size() && text[expected] != 'e') ++expected;
         if (find_byte({text.data(), text.size()}, 'e') != expected) {
             std::printf("text of %zu bytes: not the first place\n", text.size());
+            return 1;
+        }
+    }
+    for (std::size_t i = 0; i < kTexts; ++i) {
+        std::vector<char> text(i % 70);
+        for (char& c : text) c = static_cast<char>('a' + random() % 60);
+        const bool expected =
+            std::any_of(text.begin(), text.end(), [](char c) { return c == 'e' || c == 'k'; });
+        if (holds_any<'e', 'k'>({text.data(), text.size()}) != expected) {
+            std::printf("text of %zu bytes: one of the bytes is not found, or found without being there\n",
+                        text.size());
             return 1;
         }
     }

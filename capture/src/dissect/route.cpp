@@ -21,8 +21,11 @@ struct Target {
     bool has_query = false;
 };
 
+// A target without these needs no look for fragments, parameters of segments, or coded bytes.
+bool is_plain(std::string_view target) noexcept { return !holds_any<'#', ';', '%', '+'>(target); }
+
 // "http://host/a?b" counts as "/a?b"; a fragment never belongs on the wire and is cut.
-std::string_view origin_form(std::string_view target) noexcept {
+std::string_view origin_form(std::string_view target, bool plain) noexcept {
     if (!target.empty() && target.front() != '/' && target.front() != '*') {
         const std::size_t scheme = target.find("://");
         if (scheme != std::string_view::npos && scheme < 8) {
@@ -30,11 +33,11 @@ std::string_view origin_form(std::string_view target) noexcept {
             target = slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
         }
     }
-    return target.substr(0, find_byte(target, '#'));
+    return plain ? target : target.substr(0, find_byte(target, '#'));
 }
 
-Target split(std::string_view target) noexcept {
-    target = origin_form(target);
+Target split(std::string_view target, bool plain) noexcept {
+    target = origin_form(target, plain);
     const std::size_t at = find_byte(target, '?');
     if (at == target.size()) return {target, {}, false};
     return {target.substr(0, at), target.substr(at + 1), true};
@@ -250,8 +253,9 @@ private:
 
 // One pass over a request target: its tokens, and its class text when `text` is given. The URI tokens come last, by
 // uri_tokens, when the class of the message is set.
-void read_path(Recorder& recorder, MessageRef ref, std::string_view path, ClassText* text, IdPlaces& ids) {
-    const bool parameters = holds(path, ';');
+void read_path(Recorder& recorder, MessageRef ref, std::string_view path, bool plain_target, ClassText* text,
+               IdPlaces& ids) {
+    const bool parameters = !plain_target && holds(path, ';');
     std::string scratch;
     each_segment(path, [&](std::size_t index, bool slash, std::string_view segment) {
         const std::string_view plain = parameters ? without_path_parameter(segment) : segment;
@@ -279,8 +283,9 @@ void read_path(Recorder& recorder, MessageRef ref, std::string_view path, ClassT
     });
 }
 
-void read_query(Recorder& recorder, MessageRef ref, std::string_view query, ClassText* text, IdPlaces& ids) {
-    const bool coded = holds(query, '%') || holds(query, '+');
+void read_query(Recorder& recorder, MessageRef ref, std::string_view query, bool plain_target,
+                ClassText* text, IdPlaces& ids) {
+    const bool coded = !plain_target && (holds(query, '%') || holds(query, '+'));
     std::string scratch;
     each_parameter(query, '&', [&](std::string_view name, std::string_view value) {
         if (text != nullptr) text->name(name);
@@ -320,20 +325,22 @@ void set_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::strin
 void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
                    std::string_view target) {
     thread_local std::string scratch;
-    const Target parts = split(target);
+    const bool plain = is_plain(target);
+    const Target parts = split(target, plain);
     ClassText text(scratch, method, target);
     IdPlaces ids(parts.path.data());
-    read_path(recorder, ref, parts.path, &text, ids);
-    read_query(recorder, ref, parts.query, &text, ids);
+    read_path(recorder, ref, parts.path, plain, &text, ids);
+    read_query(recorder, ref, parts.query, plain, &text, ids);
     set_route(recorder, ref, protocol, text.finish());
     uri_tokens(recorder, ref, parts, ids);
 }
 
 void request_evidence(Recorder& recorder, MessageRef ref, std::string_view target) {
-    const Target parts = split(target);
+    const bool plain = is_plain(target);
+    const Target parts = split(target, plain);
     IdPlaces ids(parts.path.data());
-    read_path(recorder, ref, parts.path, nullptr, ids);
-    read_query(recorder, ref, parts.query, nullptr, ids);
+    read_path(recorder, ref, parts.path, plain, nullptr, ids);
+    read_query(recorder, ref, parts.query, plain, nullptr, ids);
     uri_tokens(recorder, ref, parts, ids);
 }
 
