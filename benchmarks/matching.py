@@ -3,8 +3,8 @@
     python benchmarks/matching.py [--calls N ...] [--in-flight L ...]
 
 The node is generated: requests of 12 classes arrive at random, each makes its own chain of one to nine calls
-of 18 classes, gaps are lognormal, and a request holds one connection while it works. With content, the key of
-the request is a literal of six calls in ten. Rows are made and pushed in chunks, so that what is measured is
+of 18 classes, gaps are lognormal, and a request holds one connection while it works, which has nothing to do with
+the one that it came on. With content, the key of the request is a literal of six calls in ten. Rows are made and pushed in chunks, so that what is measured is
 the stream: its memory must not grow with the number of calls. Every line is a process of its own. The
 baselines of benchmarks/baselines are run beside it where they end in reasonable time.
 """
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -61,16 +61,26 @@ def _tokens(count: int, hashes: NDArray[np.uint64], has: NDArray[np.bool_], name
     return {f"{name}_offset": offset, f"{name}_slot": slots, f"{name}_hash": kept}
 
 
-def _held_connections(arrive: Ints, depart: Ints, free: list[int], busy: list[tuple[int, int]]) -> Ints:
-    """A connection for every request; the one given back last is taken first, as most pools do."""
-    out = np.empty(len(arrive), dtype=np.int64)
-    for i, (begin, end) in enumerate(zip(arrive.tolist(), depart.tolist(), strict=True)):
-        while busy and busy[0][0] <= begin:
-            free.append(heapq.heappop(busy)[1])
-        conn = free.pop() if free else len(free) + len(busy)
-        heapq.heappush(busy, (end, conn))
-        out[i] = conn
-    return out
+@dataclass
+class Connections:
+    """Those that lie idle, and those in use with the times until when."""
+
+    free: list[int] = field(default_factory=list)
+    busy: list[tuple[int, int]] = field(default_factory=list)
+
+    def held(self, arrive: Ints, depart: Ints, which: NDArray[np.float64] | None = None) -> Ints:
+        """One for every request: any idle one by `which`, else the one given back last, as most pools do."""
+        out = np.empty(len(arrive), dtype=np.int64)
+        for i, (begin, end) in enumerate(zip(arrive.tolist(), depart.tolist(), strict=True)):
+            while self.busy and self.busy[0][0] <= begin:
+                self.free.append(heapq.heappop(self.busy)[1])
+            if which is not None and self.free:
+                at = int(which[i] * len(self.free))
+                self.free[at], self.free[-1] = self.free[-1], self.free[at]
+            conn = self.free.pop() if self.free else len(self.busy)
+            heapq.heappush(self.busy, (end, conn))
+            out[i] = conn
+        return out
 
 
 def generate(calls: int, in_flight: float, content: bool, seed: int = 0) -> Iterator[Chunk]:
@@ -81,8 +91,8 @@ def generate(calls: int, in_flight: float, content: bool, seed: int = 0) -> Iter
     copies = shape.random((REQUEST_CLASSES, MOST_CALLS)) < 0.6
     stay = float((GAP_NS * (length + 1) + ANSWER_NS * length).mean()) * np.exp(SPREAD**2 / 2)
     rng = np.random.default_rng(11 + 1000 * seed)
-    free: list[int] = []
-    busy: list[tuple[int, int]] = []
+    clients, clients_rng = Connections(), np.random.default_rng(13 + 1000 * seed)
+    pool = Connections()
     left, now, pushed = calls, 0, 0
     late: tuple[NDArray[np.generic], ...] = ()
     while left > 0:
@@ -97,7 +107,7 @@ def generate(calls: int, in_flight: float, content: bool, seed: int = 0) -> Iter
         end = begin + answers
         row = np.arange(count)
         depart = end[row, n - 1] + gaps[row, n]
-        conn = _held_connections(arrive, depart, free, busy)
+        conn = pool.held(arrive, depart)
         made = np.arange(MOST_CALLS) < n[:, None]
         at, place = np.nonzero(made)
         fresh = (
@@ -120,7 +130,7 @@ def generate(calls: int, in_flight: float, content: bool, seed: int = 0) -> Iter
         yield Chunk(
             {
                 "cls": cls.astype(np.int64),
-                "conn": conn,
+                "conn": clients.held(arrive, depart, clients_rng.random(count)),
                 "arrive": arrive,
                 "request_end": arrive,
                 "response_begin": depart,
