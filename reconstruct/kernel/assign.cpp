@@ -64,7 +64,7 @@ public:
           split_(problem_, candidates_, model_),
           move_(split_, length_, random_),
           exchange_(problem_, candidates_, model_, length_),
-          nearness_(problem_, candidates_, model_),
+          nearness_(problem_, candidates_, model_, length_),
           forward_(problem_, candidates_, model_, lent_, nearness_),
           pieces_(problem_, candidates_, model_, length_),
           chains_(candidates_) {}
@@ -163,7 +163,7 @@ private:
     void scatter(float weight = kScatter) {
         split_.weigh_evidence(weight);
         move_.weigh(weight);
-        for_pairs([&](std::int32_t p, std::int32_t q) {
+        for_pairs(Nearness::Whom::all, [&](std::int32_t p, std::int32_t q) {
             if (move_.draw()) chains_.take(p, q, split_);
         });
         split_.weigh_evidence(1.0f);
@@ -183,6 +183,30 @@ private:
         climb(options_.max_sweeps);
         chains_.restore(pieces_.best(known, chains_.parent_of()));
         if (pieces_.gain() > 0) climb(options_.max_sweeps);
+    }
+
+    // A chain that has nothing to exchange with any other, and that content holds where it is, takes no part in attempts:
+    // all its calls are certain meanwhile. Without such a call three chains may be one place off, and look quiet.
+    // Returns the calls that are certain by content.
+    std::vector<std::int32_t> settle_quiet() {
+        auto certain = candidates_.certain_parent;
+        nearness_.find(chains_, kReach, Nearness::Whom::open);
+        std::vector<std::uint8_t> quiet(problem_.parents.size(), 0);
+        for (std::size_t c = 0; c < certain.size(); ++c) {
+            if (certain[c] != kNone) quiet[certain[c]] = !nearness_.paired()[certain[c]];
+        }
+        for (const auto p : nearness_.near_nobody()) quiet[p] = 0;
+        for (std::size_t c = problem_.decided(); c < certain.size(); ++c) {
+            const auto p = chains_.parent_of()[c];
+            if (p != kNone && quiet[p]) candidates_.certain_parent[c] = p;
+        }
+        nearness_.forget();
+        return certain;
+    }
+
+    void unsettle(const std::vector<std::int32_t>& certain) {
+        candidates_.certain_parent = certain;
+        nearness_.forget();
     }
 
     // Who waits and what lies idle is told anew, by the assignment as it is now.
@@ -221,9 +245,11 @@ private:
         climb(options_.max_sweeps);
         rank();
         climb(options_.max_sweeps);
+        const auto certain = settle_quiet();
         for (int round = 0; round < kAttempts; ++round) attempt([&] { scatter(); });
         attempt([&] { set_out(); });
         for (int round = 0; round < kAttempts; ++round) attempt([&] { anneal(); });
+        unsettle(certain);
         std::vector<std::uint16_t> drawn(candidates_.parent.size(), 0);
         const auto best = chains_.parent_of();
         model_.temper(kToDoubt);
@@ -274,7 +300,7 @@ private:
     // Pairwise splits of near parents until nothing improves.
     void climb(int max_sweeps, float reach = kReach) {
         for (int sweep = 0; sweep < max_sweeps && !stop_; ++sweep) {
-            nearness_.find(chains_, reach);
+            nearness_.find(chains_, reach, learned_ ? Nearness::Whom::open : Nearness::Whom::all);
             bool improved = adopt_or_leave();
             for (const auto& [p, q] : nearness_.pairs()) {
                 if (stop_) break;
@@ -317,8 +343,8 @@ private:
 
     // Calls visit(p, q) with the split loaded, for every pair that could exchange children in the present state.
     template <class Visit>
-    void for_pairs(Visit&& visit) {
-        nearness_.find(chains_, kReach);
+    void for_pairs(Nearness::Whom whom, Visit&& visit) {
+        nearness_.find(chains_, kReach, whom);
         for (const auto& [p, q] : nearness_.pairs()) {
             if (stop_) return;
             if (split_.load(p, q, chains_.held(p), chains_.held(q))) visit(p, q);
@@ -329,7 +355,7 @@ private:
     void find_live_pairs() {
         live_.clear();
         std::vector<double> to_q;
-        for_pairs([&](std::int32_t p, std::int32_t q) {
+        for_pairs(Nearness::Whom::open, [&](std::int32_t p, std::int32_t q) {
             move_.marginals(to_q);
             for (std::size_t i = 0; i < to_q.size(); ++i) {
                 const double away = chains_.parent_of()[split_.children()[i]] == p ? to_q[i] : 1 - to_q[i];
@@ -372,7 +398,7 @@ private:
         for (std::size_t c = 0; c < n; ++c) {
             if (candidates_.certain(c)) odds_sum[c] = std::exp(-kNamed);
         }
-        for_pairs(account);
+        for_pairs(Nearness::Whom::open, account);
         const auto orphans = chains_.orphans();
         for (const auto p : nearness_.near_nobody()) {
             if (chains_.held(p).empty() && orphans[p].empty()) continue;

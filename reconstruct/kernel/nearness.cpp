@@ -1,8 +1,14 @@
 #include "nearness.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tapscope::match {
+namespace {
+
+constexpr float kOutlook = 20.0f;  // nats that a split may fall behind before it gains: see outlook.hpp
+
+}  // namespace
 
 // Works out the steps that are not known any more. Returns whether there were any.
 bool Nearness::refresh(const Chains& chains) {
@@ -60,6 +66,7 @@ const std::vector<std::int32_t>& Nearness::find_open() {
         open_.push_back(static_cast<std::int32_t>(c));
     }
     width_ = -1;  // who is in reach is another question from now on
+    told_ = false;
     return open_;
 }
 
@@ -71,7 +78,7 @@ void Nearness::know_all(const Chains& chains) {
     starts_known_ = true;
 }
 
-void Nearness::look(std::size_t child, std::int32_t own, float width) {
+void Nearness::look(const Chains& chains, std::size_t child, std::int32_t own, float width) {
     const auto here = candidates_.of(child);
     const auto first = candidates_.offset[child];
     score_.resize(here.size());
@@ -82,30 +89,46 @@ void Nearness::look(std::size_t child, std::int32_t own, float width) {
         score_[k] = model_.tempered(step_[at]) + candidates_.content[at];
         if (here[k] == own) least = score_[k];
     }
+    const float held = least;
     least -= width;
     const auto c = static_cast<std::int32_t>(child);
     for (std::size_t k = 0; k < here.size(); ++k) {
         const auto p = here[k];
         if (score_[k] < least || p == own) continue;
-        near_.push_back({c, std::min(p, own), std::max(p, own)});
+        const bool open =
+            !told_ || own == kNone || outlook_.open(chains, c, own, p, score_[k] - held, kOutlook);
+        near_.push_back({c, std::min(p, own), std::max(p, own), open});
     }
-    if (own != kNone && nobody >= least) near_.push_back({c, kNone, own});
+    if (own == kNone || nobody < least) return;
+    const bool open =
+        !told_ || offered_[own] || outlook_.open(chains, c, own, kNobody, nobody - held, kOutlook);
+    near_.push_back({c, kNone, own, open});
 }
 
-void Nearness::find(const Chains& chains, float width) {
+void Nearness::find(const Chains& chains, float width, Whom whom) {
     const bool fresh = refresh(chains);
-    const bool whole = width != width_ || model_.temper().gaps != temper_;
-    if (!fresh && !whole) return;
+    const bool whole = width != width_ || model_.temper().gaps != temper_ || (whom == Whom::open && !told_);
+    if (!fresh && !whole) {
+        if (std::exchange(whom_, whom) != whom) gather();
+        return;
+    }
+    whom_ = whom;
+    told_ = told_ || whom == Whom::open;
     width_ = width;
     temper_ = model_.temper().gaps;
     const auto& parent_of = chains.parent_of();
+    offered_.assign(problem_.parents.size(), 0);
+    for (const auto c : open_) {
+        if (parent_of[c] != kNone) continue;
+        for (const auto p : candidates_.of(static_cast<std::size_t>(c))) offered_[p] = 1;
+    }
     std::swap(near_, near_before_);
     near_.clear();
     std::size_t at = 0;
     for (std::size_t i = 0; i < open_.size(); ++i) {
         const auto c = open_[i];
         if (whole || touched_[i]) {
-            look(static_cast<std::size_t>(c), parent_of[c], width);
+            look(chains, static_cast<std::size_t>(c), parent_of[c], width);
             continue;
         }
         for (; at < near_before_.size() && near_before_[at].child <= c; ++at) {
@@ -121,6 +144,7 @@ void Nearness::gather() {
     lonely_.assign(parents, 0);
     keys_.clear();
     for (const auto& near : near_) {
+        if (whom_ == Whom::open && !near.open) continue;
         if (near.p == kNone) {
             lonely_[near.q] = 1;
             continue;

@@ -12,14 +12,19 @@
 
 #include "chains.hpp"
 #include "model.hpp"
+#include "outlook.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
 
 class Nearness {
 public:
-    Nearness(const Problem& problem, const Candidates& candidates, const Model& model)
-        : problem_(problem), candidates_(candidates), model_(model) {}
+    Nearness(const Problem& problem, const Candidates& candidates, const Model& model,
+             const AnswerLength& length)
+        : problem_(problem),
+          candidates_(candidates),
+          model_(model),
+          outlook_(problem, candidates, model, length) {}
 
     // Forgets all steps: the model has changed, or the candidates, or other children are certain.
     void forget() {
@@ -36,7 +41,9 @@ public:
     // Forgets the steps from arrivals: the order of arrivals has been ranked.
     void forget_starts() noexcept { starts_known_ = false; }
 
-    void find(const Chains& chains, float width);
+    // Pairs of everybody in reach, or only of those to whom a call could go for all that follows (outlook.hpp).
+    enum class Whom : std::uint8_t { all, open };
+    void find(const Chains& chains, float width, Whom whom);
 
     // Pairs (p, q), p < q, in order.
     const std::vector<Pair>& pairs() const noexcept { return pairs_; }
@@ -49,15 +56,17 @@ private:
     // Two parents, the lower one first, or nobody and one parent, for whom a child is in reach.
     struct Near {
         std::int32_t child = 0, p = 0, q = 0;  // p kNone: nobody
+        bool open = true;                      // as far as that is told
     };
 
     bool refresh(const Chains& chains);
-    void look(std::size_t child, std::int32_t own, float width);
+    void look(const Chains& chains, std::size_t child, std::int32_t own, float width);
     void gather();
 
     const Problem& problem_;
     const Candidates& candidates_;
     const Model& model_;
+    Outlook outlook_;
     std::vector<Model::Parts> step_;  // by candidate
     std::vector<std::uint64_t>
         known_version_;  // of the chains that step_ was worked out from; empty: of none
@@ -69,6 +78,8 @@ private:
     // worked out anew.
     std::vector<std::int32_t> stale_here_;
     std::vector<std::uint8_t> touched_;
+    Whom whom_ = Whom::all;                 // pairs_ are of these
+    bool told_ = false;                     // who of them is open
     float temper_ = 0, width_ = 0;          // that near_ was found with
     std::vector<Near> near_, near_before_;  // by child
     struct Ahead {
@@ -79,6 +90,7 @@ private:
     std::vector<float> score_;
     std::vector<Pair> pairs_;
     std::vector<std::uint64_t> keys_;
+    std::vector<std::uint8_t> offered_;  // by parent: some child without a parent could be its own
     std::vector<std::uint8_t> paired_, lonely_;
     std::vector<std::int32_t> near_nobody_;
 };

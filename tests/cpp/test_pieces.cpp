@@ -132,7 +132,9 @@ int main() {
             }
             top = std::max(top, score_of(world, model, candidates, choice));
         }
-        Pieces better(world.problem, candidates, model);
+        AnswerLength length(world.problem);
+        length.bind();  // it tells nothing, as nothing was learned
+        Pieces better(world.problem, candidates, model, length);
         const auto made = better.best(one, other);
         const double score = score_of(world, model, candidates, made);
         const double gain = score - score_of(world, model, candidates, one);
