@@ -2,11 +2,12 @@
 
     python benchmarks/matching.py [--calls N ...] [--in-flight L ...]
 
-The node is generated: requests of 12 classes arrive at random, each makes its own chain of one to nine calls
-of 18 classes, gaps are lognormal, and a request holds one connection while it works, which has nothing to do with
-the one that it came on. With content, the key of the request is a literal of six calls in ten. Rows are made and pushed in chunks, so that what is measured is
-the stream: its memory must not grow with the number of calls. Every line is a process of its own. The
-baselines of benchmarks/baselines are run beside it where they end in reasonable time.
+The node is generated: requests of 12 classes arrive at random, each makes its own chain of one to nine
+calls of 18 classes, gaps are lognormal, and a request holds one connection while it works, which has
+nothing to do with the one that it came on. With content, the key of the request is a literal of six calls
+in ten. Rows are made and pushed in chunks, so that what is measured is the stream: its memory must not grow
+with the number of calls. Every line is a process of its own. The baselines of benchmarks/baselines are run
+beside it where they end in reasonable time.
 """
 
 from __future__ import annotations
