@@ -17,6 +17,7 @@
 #include "pair_move.hpp"
 #include "pieces.hpp"
 #include "random.hpp"
+#include "workers.hpp"
 
 namespace tapscope::match {
 namespace {
@@ -74,7 +75,11 @@ public:
         model_.temper(kToDecide);
         find_candidates(problem_, candidates_);
         lent_.find(problem_);
-        if (lent_.once()) lent_.keep_whole(problem_, candidates_);
+        if (lent_.once()) {
+            lent_.keep_whole(problem_, candidates_);
+        } else {
+            workers_.separate(problem_, candidates_);
+        }
         chains_.resize(problem_.parents.size(), problem_.children.size());
         nearness_.forget();
         const auto settled = std::min(problem_.settled, problem_.children.size());
@@ -445,6 +450,7 @@ private:
     bool learned_ = false;
     Candidates candidates_;
     Lent lent_;
+    Workers workers_;
     Content content_;
     Bound bound_;
     Model model_;
