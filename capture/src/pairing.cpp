@@ -45,6 +45,14 @@ std::uint64_t Recorder::packets_lost() const noexcept {
 void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t tag, bool after_loss) {
     const std::uint64_t ack = ack_of_byte(offset);
     RequestQueue& open = exchange_->requests;
+    if (open.empty() && !after_loss && exchange_->doubt == nullptr && exchange_->unproven == nullptr &&
+        !exchange_->unasked) [[likely]] {
+        // One request at a time and nothing lost: of all that follows no more than this would be done.
+        if (!exchange_->at(Direction::to_client).loss_behind() && all_read(ack))
+            exchange_->standing.observe(0);
+        exchange_->pipelined = false;
+        return open.push(row, offset, ack, tag, false);
+    }
     // Made where it is needed: kept in memory it would be copied right after it was written, which the processor waits
     // for.
     const auto request = [&] { return OpenRequest{row, offset, ack, tag, after_loss}; };

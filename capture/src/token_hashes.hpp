@@ -37,7 +37,7 @@ public:
     void settle(Column<std::uint64_t>& column) noexcept;
 
 private:
-    static constexpr std::size_t kKinds = 8;  // values below 64 bytes
+    static constexpr std::size_t kKinds = 16;  // values below 128 bytes: most statements are such
     static constexpr std::size_t kLanes = 8;
     using Lanes = std::array<std::uint64_t, kLanes>;
     // Values of the same number of words; the last word has the length.
