@@ -153,6 +153,9 @@ void Recorder::close_before(std::uint64_t offset, std::uint64_t ack) {
 // The request that a response or interim at `offset` answers; -1 none.
 std::int64_t Recorder::answered(MessageRef row, MessageKind kind, std::uint64_t offset, bool after_loss) {
     RequestQueue& open = exchange_->requests;
+    if (!open.empty() && exchange_->lost_end == 0 && exchange_->doubt == nullptr &&
+        exchange_->unproven == nullptr && open.front().begin < ack_of_byte(offset)) [[likely]]
+        return static_cast<std::int64_t>(open.front().row);  // nothing of the answers was lost
     std::int64_t found = -1;
     if (!open.empty()) {
         const OpenRequest& front = open.front();
