@@ -205,13 +205,13 @@ private:
             const auto p = chains_.parent_of()[c];
             if (p != kNone && quiet[p]) candidates_.certain_parent[c] = p;
         }
-        nearness_.forget();
+        nearness_.narrow(quiet);
         return certain;
     }
 
     void unsettle(const std::vector<std::int32_t>& certain) {
         candidates_.certain_parent = certain;
-        nearness_.forget();
+        nearness_.widen();
     }
 
     // Who waits and what lies idle is told anew, by the assignment as it is now.

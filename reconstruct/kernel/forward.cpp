@@ -26,6 +26,7 @@ void Forward::run(Chains& chains) {
         std::int32_t best = kNone;
         for (auto k = candidates_.offset[c]; k < candidates_.offset[c + 1]; ++k) {
             const auto p = candidates_.parent[k];
+            if (nearness_.apart(p)) continue;
             auto& [tip, at] = ahead[p];
             const auto& held = chains.held(p);
             while (at < held.size() && held[at] < c) model_.advance(p, tip, held[at++]);

@@ -1,11 +1,13 @@
 #include "nearness.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace tapscope::match {
 namespace {
 
+constexpr auto kUnknown = std::numeric_limits<std::uint64_t>::max();  // version of a chain that no chain has
 constexpr float kOutlook = 20.0f;  // nats that a split may fall behind before it gains: see outlook.hpp
 
 }  // namespace
@@ -40,6 +42,7 @@ bool Nearness::refresh(const Chains& chains) {
         const auto c = open_[i];
         for (auto k = candidates_.offset[c]; k < candidates_.offset[c + 1]; ++k) {
             const auto p = candidates_.parent[k];
+            if (apart(p)) continue;
             const auto& held = chains.held(p);
             if (!stale_[p] && (starts_known_ || (!held.empty() && held.front() < c))) continue;
             auto& [tip, at] = ahead_[p];
@@ -70,6 +73,21 @@ const std::vector<std::int32_t>& Nearness::find_open() {
     return open_;
 }
 
+void Nearness::narrow(const std::vector<std::uint8_t>& apart) {
+    apart_ = apart;
+    version_before_ = known_version_;
+    find_open();
+}
+
+void Nearness::widen() {
+    // Steps of these chains to children that were certain meanwhile are those of before.
+    for (std::size_t p = 0; p < known_version_.size(); ++p) {
+        if (known_version_[p] != version_before_[p]) known_version_[p] = kUnknown;
+    }
+    apart_.clear();
+    find_open();
+}
+
 void Nearness::know_all(const Chains& chains) {
     known_version_.resize(problem_.parents.size());
     for (std::size_t p = 0; p < known_version_.size(); ++p) {
@@ -86,6 +104,10 @@ void Nearness::look(const Chains& chains, std::size_t child, std::int32_t own, f
     float least = nobody;
     for (std::size_t k = 0; k < here.size(); ++k) {
         const auto at = first + static_cast<std::int64_t>(k);
+        if (apart(here[k])) {
+            score_[k] = -std::numeric_limits<float>::infinity();
+            continue;
+        }
         score_[k] = model_.tempered(step_[at]) + candidates_.content[at];
         if (here[k] == own) least = score_[k];
     }

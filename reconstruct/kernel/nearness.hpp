@@ -30,7 +30,14 @@ public:
     void forget() {
         known_version_.clear();
         near_.clear();
+        apart_.clear();
     }
+    // From here until widen() the chains of these parents (1 by parent) stay as they are: their children are certain now,
+    // and nobody else's are theirs. Steps that are known stay known.
+    void narrow(const std::vector<std::uint8_t>& apart);
+    void widen();
+    // Whether a parent is out of it.
+    bool apart(std::int32_t p) const noexcept { return !apart_.empty() && apart_[p]; }
     // Finds the children that have candidates and are not certain, and returns them, in order.
     const std::vector<std::int32_t>& find_open();
     // For who works out all steps himself: that of a candidate. Then know_all() says whose chains they continue.
@@ -71,9 +78,11 @@ private:
     std::vector<std::uint64_t>
         known_version_;  // of the chains that step_ was worked out from; empty: of none
     bool starts_known_ = false;
-    std::vector<std::int32_t> open_;          // children that are not certain
-    std::vector<std::uint8_t> stale_;         // by parent
-    std::vector<std::int32_t> first_, last_;  // by parent: what it is a candidate for, by place in open_
+    std::vector<std::uint8_t> apart_;            // by parent; empty: nobody is
+    std::vector<std::uint64_t> version_before_;  // known_version_ when that began
+    std::vector<std::int32_t> open_;             // children that are not certain
+    std::vector<std::uint8_t> stale_;            // by parent
+    std::vector<std::int32_t> first_, last_;     // by parent: what it is a candidate for, by place in open_
     // By place in open_: how many more stale parents may have made it than the one before; and whether a step to it was
     // worked out anew.
     std::vector<std::int32_t> stale_here_;
