@@ -251,6 +251,48 @@ def test_values_hash_alike_in_text_and_binary_format() -> None:
     assert [values[0] for values in bound] == [values[0] for values in binary[:8]]
 
 
+def array(oid: int, *values: bytes | None, dimensions: int = 1) -> bytes:
+    body = struct.pack("!iiI", dimensions, 0, oid) + struct.pack("!ii", len(values), 1) * dimensions
+    for value in values:
+        body += struct.pack("!i", -1) if value is None else struct.pack("!i", len(value)) + value
+    return body
+
+
+INT4, INT4_ARRAY, TEXT_ARRAY = 23, 1007, 1009
+
+
+@pytest.mark.parametrize(
+    ("oid", "value", "binary", "literals"),
+    [
+        (INT4_ARRAY, b"{7,NULL,9}", False, "7, 9"),
+        (0, b"{7,9}", False, "7, 9"),
+        (INT4_ARRAY, array(INT4, b"\0\0\0\7", None, b"\0\0\0\x09"), True, "7, 9"),
+        (TEXT_ARRAY, b'{plain,"two, words",NULL}', False, "'plain', 'two, words'"),
+        (TEXT_ARRAY, array(25, b"plain", b"two, words"), True, "'plain', 'two, words'"),
+        (TEXT_ARRAY, b"{}", False, ""),
+        (INT4_ARRAY, array(INT4, dimensions=2), True, ""),
+        (0, b'{"a": 7}', False, "'{\"a\": 7}'"),
+    ],
+)
+def test_elements_of_arrays_are_evidence_as_literals_are(
+    tmp_path: Path, oid: int, value: bytes, binary: bool, literals: str
+) -> None:
+    statement = parse("", "SELECT a FROM t WHERE id = ANY($1)", oid) + bind("", value, binary=binary)
+    tables = talk(
+        tmp_path,
+        (CLIENT, query(f"SELECT a FROM t WHERE id IN ({literals})")),
+        (SERVER, done() + READY),
+        (CLIENT, statement + execute() + SYNC),
+        (SERVER, PARSED + BOUND + done() + READY),
+    )
+    m, e = tables.messages, tables.evidence
+    by_text, bound = (
+        e["hash"][(e["message"] == message) & np.isin(e["kind"] & 127, (2, 3)) & (e["slot"] < 128)].tolist()
+        for message in np.flatnonzero(m["kind"] == REQUEST)[-2:]
+    )
+    assert bound == by_text[: 0 if literals == "" else None]
+
+
 def test_copy_belongs_to_its_statement() -> None:
     tables = read(PCAPS / "psql_copy.pcap")
     m = tables.messages

@@ -196,6 +196,11 @@ def test_keys_and_the_numbers_in_them_are_evidence(tmp_path: Path) -> None:
     assert (e["message"] == 2).sum() == 0
     results = e["hash"][e["kind"] == 5].tolist()
     assert len(results) == 2
+    several = talk(tmp_path, (CLIENT, command("MGET", "user:1", "user:42") + command("GET", "user:42")))
+    e = several.evidence
+    first, second = (e["hash"][(e["message"] == n) & (e["kind"] == 2)].tolist() for n in (0, 1))
+    assert len(first) == 2
+    assert first[1:] == second
     assert len(set(results)) == 1
 
 

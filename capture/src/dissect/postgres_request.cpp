@@ -1,6 +1,7 @@
 // Messages of the client: start of the connection, statements, bound values, COPY data.
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "dissect/postgres.hpp"
 #include "dissect/postgres_session.hpp"
@@ -23,6 +24,7 @@ constexpr std::string_view kExecute = "EXECUTE ";
 struct Scratch {
     std::string class_text;
     std::string value;
+    std::vector<Element> elements;
 };
 
 Scratch& scratch() {
@@ -326,16 +328,25 @@ void PostgresDissector::bind(Bytes body, Recorder& recorder) {
         if (size == 0xffffffff) continue;  // NULL
         const Bytes bytes = reader.take(size);
         if (!reader.ok()) break;  // cut at kMaxText
-        if (i >= kMaxParameters || size > kMaxParameterText) continue;
+        if (i >= kMaxParameters) continue;
         const std::size_t which = formats == 1 ? 0 : i;
         const bool binary = which < formats && load_be16(&format[which * 2]) == 1;
         const ValueType type = statement != nullptr && i < statement->parameters.size()
                                    ? statement->parameters[i]
                                    : ValueType::unknown;
-        const Value value = read_value(bytes, binary, type, value_text);
-        if (value.kind == Value::Kind::none) continue;
-        recorder.token(request_, i, value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
-                       as_bytes(value.text));
+        const auto take = [&](Bytes part, ValueType part_type) {
+            if (part.size() > kMaxParameterText) return;
+            const Value value = read_value(part, binary, part_type, value_text);
+            if (value.kind == Value::Kind::none) return;
+            recorder.token(request_, i,
+                           value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
+                           as_bytes(value.text));
+        };
+        if (!read_array(bytes, binary, type, scratch().elements)) {
+            take(bytes, type);
+            continue;
+        }
+        for (const Element& element : scratch().elements) take(element.bytes, element.type);
     }
     const std::uint16_t result_formats = reader.u16();
     if (!reader.ok()) {

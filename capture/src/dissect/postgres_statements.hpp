@@ -15,7 +15,7 @@ inline constexpr std::size_t kTokenColumns = 32;    // result tokens come from t
 inline constexpr std::size_t kMaxParameters = 256;  // parameters of a statement whose type is kept
 
 // How the values of a column or parameter are read; the text format needs it only to tell numbers from text.
-enum class ValueType : std::uint8_t { skipped, integer, real, numeric, text, uuid, unknown };
+enum class ValueType : std::uint8_t { skipped, integer, real, numeric, text, uuid, array, unknown };
 
 struct Statement {
     std::uint64_t name = 0;        // hash

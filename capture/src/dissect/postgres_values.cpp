@@ -82,6 +82,49 @@ Value binary_uuid(Bytes bytes, std::string& scratch) {
     return {Value::Kind::text, scratch};
 }
 
+// {1,NULL,word,"quoted"}; not {"name": 1}, which is JSON, nor arrays in arrays.
+bool text_array(std::string_view text, std::vector<Element>& out) {
+    if (text.size() < 2 || text.front() != '{' || text.back() != '}') return false;
+    text = text.substr(1, text.size() - 2);
+    while (!text.empty() && out.size() < kMaxElements) {
+        const bool quoted = text[0] == '"';
+        std::size_t end = quoted ? 1 : 0;
+        bool escaped = false;
+        for (; end < text.size() && text[end] != (quoted ? '"' : ','); ++end) {
+            if (!quoted && (text[end] == '{' || text[end] == '"')) return false;
+            if (text[end] != '\\') continue;
+            escaped = true;
+            ++end;
+        }
+        if (end > text.size() || (quoted && end == text.size())) return false;
+        const std::string_view element = text.substr(quoted, end - quoted);
+        if (quoted && ++end < text.size() && text[end] != ',') return false;
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (escaped || element.empty() || (!quoted && element == "NULL")) continue;
+        out.push_back({as_bytes(element), quoted ? ValueType::text : ValueType::unknown});
+    }
+    return true;
+}
+
+// i32 dimensions, i32 flags, u32 type; for each dimension i32 size, i32 lower bound; (i32 size, value) each.
+bool binary_array(Bytes bytes, std::vector<Element>& out) {
+    Reader reader(bytes);
+    const std::uint32_t dimensions = reader.u32();
+    reader.u32();
+    const ValueType type = type_of(reader.u32());
+    if (!reader.ok() || dimensions != 1) return false;
+    const std::uint32_t count = reader.u32();
+    reader.u32();
+    for (std::uint32_t i = 0; i < count && out.size() < kMaxElements; ++i) {
+        const std::uint32_t size = reader.u32();
+        if (size == 0xffffffff) continue;  // NULL
+        const Bytes element = reader.take(size);
+        if (!reader.ok()) break;  // cut at kMaxText
+        out.push_back({element, type});
+    }
+    return true;
+}
+
 }  // namespace
 
 ValueType type_of(std::uint32_t oid) noexcept {
@@ -106,6 +149,14 @@ ValueType type_of(std::uint32_t oid) noexcept {
             return ValueType::text;
         case Oid::uuid:
             return ValueType::uuid;
+        case Oid::int2_array:
+        case Oid::int4_array:
+        case Oid::int8_array:
+        case Oid::text_array:
+        case Oid::varchar_array:
+        case Oid::bpchar_array:
+        case Oid::uuid_array:
+            return ValueType::array;
         default:
             return ValueType::skipped;
     }
@@ -130,11 +181,18 @@ Value read_value(Bytes bytes, bool binary, ValueType type, std::string& scratch)
         case ValueType::uuid:
             return binary_uuid(bytes, scratch);
         case ValueType::skipped:
+        case ValueType::array:
         case ValueType::numeric:
         case ValueType::unknown:
             return {};
     }
     return {};
+}
+
+bool read_array(Bytes bytes, bool binary, ValueType type, std::vector<Element>& out) {
+    out.clear();
+    if (type != ValueType::array && (binary || type != ValueType::unknown)) return false;
+    return binary ? binary_array(bytes, out) : text_array(as_text(bytes), out);
 }
 
 }  // namespace tapscope::postgres

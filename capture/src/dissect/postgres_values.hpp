@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dissect/postgres_statements.hpp"
 #include "dissect/postgres_wire.hpp"
@@ -21,5 +22,15 @@ struct Value {
 
 // `bytes` is not NULL. Binary values of a type that is not read give none.
 Value read_value(Bytes bytes, bool binary, ValueType type, std::string& scratch);
+
+struct Element {
+    Bytes bytes;  // in the format of the array
+    ValueType type = ValueType::unknown;
+};
+inline constexpr std::size_t kMaxElements = 32;
+
+// The first elements of an array of one dimension that are not NULL, into `out`. False where it is no such array; a text
+// of unknown type is one when it is written like one.
+bool read_array(Bytes bytes, bool binary, ValueType type, std::vector<Element>& out);
 
 }  // namespace tapscope::postgres

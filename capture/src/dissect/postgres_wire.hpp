@@ -60,6 +60,13 @@ enum class Oid : std::uint32_t {
     varchar = 1043,
     numeric = 1700,
     uuid = 2950,
+    int2_array = 1005,
+    int4_array = 1007,
+    text_array = 1009,
+    bpchar_array = 1014,
+    varchar_array = 1015,
+    int8_array = 1016,
+    uuid_array = 2951,
 };
 
 // Reads a message's body; sticky: after the first short read everything is empty and ok() is false.

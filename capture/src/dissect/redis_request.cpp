@@ -161,7 +161,9 @@ void RedisDissector::take_argument(std::string_view text, Recorder& recorder) {
     if (text.empty() || (traits & secret) != 0 || ((traits & (container | script)) != 0 && index_ == 1))
         return;
     if (text.size() > kMaxTokenText && (index_ > 1 || (traits & keyed) == 0)) return;
-    if (index_ == 1 && (traits & keyed) != 0) return key_evidence(recorder, request_, 0, text);
+    // Further keys (MGET, DEL, RENAME) are told by their name space.
+    if ((traits & keyed) != 0 && (index_ == 1 || !key_space(text).empty()))
+        return key_evidence(recorder, request_, index_ - 1, text);
     recorder.token(request_, index_ - 1, all_digits(text) ? TokenKind::number : TokenKind::text,
                    as_bytes(text));
 }
