@@ -53,6 +53,9 @@ RECORDINGS = (
     ),
     Recording("fanout", "fan-out", "--scenario fanout --seed 9013 --users 50 --think 0.5"),
     Recording("fanout-events", "fan-out", "--scenario fanout-events --seed 9014 --users 50 --think 0.5"),
+    Recording("shop-light", "shop", "--scenario shop --seed 9015 --users 30 --think 0.7"),
+    Recording("shop-busy", "shop", "--scenario shop --seed 9016 --users 80 --think 0.3"),
+    Recording("shop-full", "shop", "--scenario shop --seed 9017 --users 100 --think 0.12"),
 )
 
 SPAN_SETS = ("hotel_load50", "hotel_load100", "media_load50", "media_load100")
@@ -86,6 +89,9 @@ BARS: dict[tuple[str, str], tuple[Bar, ...]] = {
     ("board", "all"): (Bar("paths", 99.9),),
     ("board", "noids"): (Bar("paths", 99.0),),
     ("board", "timing"): (Bar("paths", 95.0),),
+    ("shop", "all"): (Bar("paths", 99.9),),
+    ("shop", "noids"): (Bar("paths", 99.0),),
+    ("shop", "timing"): (Bar("paths", 95.0),),
     ("saturated", "all"): (Bar("edges", 99.5), Bar("paths", 98.0)),
     ("saturated", "noids"): (Bar("wrong joins", 0.5),),
     ("saturated", "timing"): (Bar("wrong joins", 0.5),),
