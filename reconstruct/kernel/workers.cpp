@@ -76,7 +76,8 @@ void Workers::drop(const Problem& problem, Candidates& candidates) const {
     candidates.retain([&](std::int64_t i) { return keep[i] != 0; });
 }
 
-// Dense numbers of connections on both sides.
+// Dense numbers of connections on both sides. Those of a few requests or calls are not told: where each request opens its
+// own there is nothing to look at.
 void Workers::number(const Problem& problem) {
     first_ = problem.decided();
     KeyMap names;
@@ -89,6 +90,14 @@ void Workers::number(const Problem& problem) {
     for (const auto conn : behind_of_) behind = std::max(behind, conn + 1);
     ahead_.resize(static_cast<std::size_t>(names.size()));
     behind_.resize(static_cast<std::size_t>(behind));
+    const auto leave_out = [](Side& side, const std::vector<std::int32_t>& conns) {
+        for (const auto conn : conns) side.used[static_cast<std::size_t>(conn)] += 1;
+        for (std::size_t i = 0; i < side.group.size(); ++i) {
+            if (side.used[i] < kVotes) side.group[i] = kNone;
+        }
+    };
+    leave_out(ahead_, ahead_of_);
+    leave_out(behind_, behind_of_);
 }
 
 // Are most groups one connection on either side? Then a middleware keeps a connection behind for each that it is asked
