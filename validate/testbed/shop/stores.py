@@ -4,7 +4,7 @@ What the stores are sent carries no request id where their protocol has no room 
 BEGIN, INSERT), so every pool writes down its checkouts: request_id, connection (ADDRESS:PORT>PORT, as on the
 wire), borrow_us (before asking the pool), return_us (before giving back). Environment: SHOP_DB_HOST,
 SHOP_DB_USER, SHOP_DB_PASSWORD, SHOP_DB_NAME, SHOP_REDIS_HOST, SHOP_MEMCACHED_HOST, SHOP_POOL (connections of
-one process to each store), SHOP_EVENTS (folder of the event logs, empty: none).
+one process to PostgreSQL, and to Redis), SHOP_EVENTS (folder of the event logs, empty: none).
 """
 
 from __future__ import annotations
@@ -184,6 +184,5 @@ class _NotedObjects(memcached_pool.ObjectPool):  # type: ignore[misc]  # the pac
 
 fragments: Any = memcached.PooledClient((os.environ["SHOP_MEMCACHED_HOST"], 11211), no_delay=True)
 """Pieces of pages. By pymemcache's default nobody waits for the answer to a change: there is none."""
-fragments.client_pool = _NotedObjects(
-    fragments._create_client, after_remove=lambda client: client.close(), max_size=_POOL
-)
+# Without a bound but the number of threads: this pool would not wait for a connection, but fail.
+fragments.client_pool = _NotedObjects(fragments._create_client, after_remove=lambda client: client.close())
