@@ -196,6 +196,10 @@ def test_keys_and_the_numbers_in_them_are_evidence(tmp_path: Path) -> None:
     assert (e["message"] == 2).sum() == 0
     results = e["hash"][e["kind"] == 5].tolist()
     assert len(results) == 2
+    parts = talk(tmp_path, (CLIENT, command("GET", "session:3f9a") + command("GET", "3f9a")))
+    e = parts.evidence
+    whole, part, alone = e["hash"][e["kind"] & 127 == 3].tolist()
+    assert part == alone != whole
     several = talk(tmp_path, (CLIENT, command("MGET", "user:1", "user:42") + command("GET", "user:42")))
     e = several.evidence
     first, second = (e["hash"][(e["message"] == n) & (e["kind"] == 2)].tolist() for n in (0, 1))

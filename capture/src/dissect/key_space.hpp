@@ -1,5 +1,6 @@
 // Keys of caches as class and evidence, the same for every protocol that looks things up by key: "user:42:name" is of the
-// class "user:*", a token TEXT as a whole, and a token NUMBER for each part that is a number.
+// class "user:*", a token TEXT as a whole, a token NUMBER for each part that is a number, and a token TEXT for each other
+// part behind the first: who asks for "session:3f9a.." was told "3f9a..", by a cookie or another answer.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 
 namespace tapscope {
 
-inline constexpr std::size_t kMaxKey = 512;  // longer keys give no token
+inline constexpr std::size_t kMaxKey = 512;   // longer keys give no token
+inline constexpr std::size_t kLeastPart = 2;  // shorter texts in a key give none of their own
 
 // What stands in front of the first ':' when it is a word of at most 24 letters, '_' and '-': the name space, which
 // programs set, and not what users do. Empty when there is none.
@@ -34,6 +36,8 @@ inline void key_evidence(Recorder& recorder, MessageRef ref, std::uint32_t slot,
         rest.remove_prefix(std::min(colon + 1, rest.size()));
         if (all_digits(piece))
             recorder.token(ref, kPathSegmentSlot + part, TokenKind::number, as_bytes(piece), false);
+        else if (part > 0 && piece.size() >= kLeastPart)
+            recorder.token(ref, kPathSegmentSlot + part, TokenKind::text, as_bytes(piece));
     }
 }
 
