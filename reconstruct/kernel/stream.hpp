@@ -25,7 +25,7 @@ namespace tapscope::match {
 
 struct StretchOptions {
     std::size_t first_children = 49'152;       // of the stretch that teaches the model, at most,
-    std::size_t least_children = 12'288;       // and at least, where so many tell of all: enough.hpp
+    std::size_t least_children = 6'144;        // and at least, where so many tell of all: enough.hpp
     std::size_t first_candidates = 1'500'000;  // of its children together: what learning costs
     std::size_t children = 8'192;  // of every later one; up to a quarter more, to find a quiet place
     std::size_t ahead = 2'048;     // of the next stretch, looked at until those in flight have left, at most
