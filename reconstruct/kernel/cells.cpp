@@ -18,6 +18,8 @@ constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (
 constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
+// Steps that say of one class of requests what all that do not fan out say together.
+constexpr double kStepsAtLarge = 5000.0;
 constexpr float kAnothers = -25.0f;  // nats for a connection that is another's
 
 // Share of an event among n, given the share that a coarser estimate expects.
@@ -70,7 +72,7 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
                 per_parent +
             1e-9));
         out.log_serial = static_cast<float>(std::log(1 - kParallelPrior));
-        out.log_parallel = static_cast<float>(std::log(kParallelPrior));
+        out.log_parallel = out.log_piped = static_cast<float>(std::log(kParallelPrior));
         out.log_stay = static_cast<float>(std::log(kStayPrior));
         out.log_leave = static_cast<float>(std::log(1 - kStayPrior));
         out.log_used = lent_once_ ? kAnothers : static_cast<float>(std::log(kUsedPrior));
@@ -92,11 +94,24 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     const double p3 = (std::max(c3.n - kDiscount, 0.0) + lent3 * p2) / (from3_[a_from] + kGrammarBackoff2);
     out.log_p = static_cast<float>(std::log(p3));
 
-    const double par1 = discounted(all_.parallel, all_.n, kParallelPrior);
-    const double par2 = discounted(c2.parallel, c2.n, par1);
-    const double parallel = std::clamp(par2, 1e-6, 1 - 1e-6);
-    out.log_parallel = static_cast<float>(std::log(parallel));
-    out.log_serial = ends(next_cls) ? 0.0f : static_cast<float>(std::log(1 - parallel));
+    const auto share = [](double x) { return std::clamp(x, 1e-6, 0.5 - 1e-6); };
+    if (fan_out_.fans_out(a)) {
+        const double par1 = discounted(all_.parallel, all_.n, kParallelPrior);
+        const double parallel = std::clamp(discounted(c2.parallel, c2.n, par1), 1e-6, 1 - 1e-6);
+        out.log_parallel = out.log_piped = static_cast<float>(std::log(parallel));
+        out.log_serial = static_cast<float>(std::log(1 - parallel));
+    } else {
+        const auto of = static_cast<std::size_t>(a);
+        const double beside =
+            share((std::max(beside_[of] - kDiscount, 0.0) + kStepsAtLarge * beside_at_large_) /
+                  (follow_[of] + kStepsAtLarge));
+        const double piped1 = discounted(all_.piped, all_.n, kParallelPrior);
+        const double piped = share(discounted(c2.piped, c2.n, piped1));
+        out.log_parallel = static_cast<float>(std::log(beside));
+        out.log_piped = static_cast<float>(std::log(piped));
+        out.log_serial = static_cast<float>(std::log(1 - beside - piped));
+    }
+    if (ends(next_cls)) out.log_serial = 0.0f;
 
     const double leave1 = discounted(all_.chance_to_stay - all_.stay, all_.chance_to_stay, 1 - kStayPrior);
     const double leave2 = discounted(c2.chance_to_stay - c2.stay, c2.chance_to_stay, leave1);
@@ -166,6 +181,17 @@ void Model::forget_cells() {
     gap_tables_key_.clear(256);
     gap_tables_.clear();
     parallel_tables_.clear();
+}
+
+// How often do requests make calls side by side that do so by exception?
+void Model::find_beside() {
+    double follow = 0, beside = 0;
+    for (std::int32_t a = 0; a < problem_.parents.n_classes; ++a) {
+        if (fan_out_.fans_out(a)) continue;
+        follow += follow_[static_cast<std::size_t>(a)];
+        beside += beside_[static_cast<std::size_t>(a)];
+    }
+    beside_at_large_ = discounted(beside, follow, kParallelPrior);
 }
 
 // How long steps out of each state take, whatever comes next.

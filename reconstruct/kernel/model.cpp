@@ -119,10 +119,12 @@ void Model::fade(double keep) {
         leave_.assign(static_cast<std::size_t>(n_states()), Histogram{});
         orphans_.assign(static_cast<std::size_t>(problem_.children.n_classes), 0.0);
         made_ = orphans_;
+        follow_.assign(static_cast<std::size_t>(problem_.parents.n_classes), 0.0);
+        beside_ = follow_;
     }
     auto fade_counts = [&](Counts& counts) {
-        for (double* x : {&counts.n, &counts.parallel, &counts.stay, &counts.chance_to_stay, &counts.fresh,
-                          &counts.chance_of_fresh})
+        for (double* x : {&counts.n, &counts.parallel, &counts.piped, &counts.stay, &counts.chance_to_stay,
+                          &counts.fresh, &counts.chance_of_fresh})
             *x *= keep;
     };
     auto fade_gaps = [&](Histogram& gaps) {
@@ -131,7 +133,7 @@ void Model::fade(double keep) {
     for (auto* counts : {&count3_, &count2_}) std::for_each(counts->begin(), counts->end(), fade_counts);
     for (auto* gaps : {&gap4_, &gap3_, &gap2_, &leave_, &parallel3_, &parallel2_})
         std::for_each(gaps->begin(), gaps->end(), fade_gaps);
-    for (auto* totals : {&from3_, &from2_, &to1_, &orphans_, &made_}) {
+    for (auto* totals : {&from3_, &from2_, &to1_, &orphans_, &made_, &follow_, &beside_}) {
         for (double& x : *totals) x *= keep;
     }
     fade_counts(all_);
@@ -176,10 +178,16 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         from3_[static_cast<std::size_t>(a) * n + from] += 1;
         from2_[from] += 1;
         to1_[to] += 1;
+        const bool piped = parallel && child_[next].before_on_conn == previous;
+        if (previous != kStart && next != kEnd) {
+            follow_[a] += 1;
+            beside_[a] += parallel && !piped;
+        }
         for (auto* counts : {&count3_[i3], &count2_[i2], &all_}) {
             counts->n += 1;
             if (next == kEnd) continue;
             counts->parallel += parallel;
+            counts->piped += piped;
             const bool stays = previous != kStart && !parallel && child_[next].before_on_conn == previous;
             if (!stays) {
                 counts->chance_of_fresh += 1;
@@ -250,6 +258,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     }
 
     find_survival();
+    find_beside();
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
     hold_.finish();

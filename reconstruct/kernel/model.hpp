@@ -6,7 +6,10 @@
 //   f(gap | a, previous, next, load)  density of the time that the node itself took (work_clock.hpp), a log-spaced
 //                               histogram, backed off to the same step at any load, to the same step of any parent,
 //                               and to all steps
-//   P(parallel | previous, next)  the next call began before the previous one ended
+//   P(parallel | previous, next)  the next call began before the previous one ended. Of requests that make one call
+//                               after the other, as a rule (fan_out.hpp): P(piped | previous, next), on the same
+//                               connection, and P(beside | a), on another one, which is not asked for each step:
+//                               the few that they seem to make are mostly mistakes, and must not vouch for each other
 // END comes in three kinds, each with its own grammar and gaps: after the last call ended (gap from there); while it
 // was still being answered (a proxy that streams: gap from the first byte of its answer); or before (an early flush).
 //   P(keeps its connection | previous, next), else one of the idle connections. Kept means that nobody used it in
@@ -137,7 +140,7 @@ private:
     // One (parent class, previous class, next class, load), in one line of the cache: cells are asked for in no order.
     struct alignas(64) Cell {
         float log_p = 0;  // grammar
-        float log_serial = 0, log_parallel = 0;
+        float log_serial = 0, log_parallel = 0, log_piped = 0;
         float log_stay = 0, log_leave = 0;
         // Whole sums for a step from a call to a call that follows it, on its connection or another one.
         float serial_stays = 0, serial_leaves = 0;
@@ -171,6 +174,7 @@ private:
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
     void find_survival();
+    void find_beside();
     void bind_rows(const std::vector<float>& idle);
     void read_clock();
     void fade(double keep);
@@ -214,6 +218,11 @@ private:
                                                         parent_[static_cast<std::size_t>(p)].response_begin);
         } else {
             out.gap = density(c, true)[gap_bin(child.begin - before.begin)];
+            if (child.before_on_conn == previous) {
+                out.rest = c.log_p + c.log_piped;
+                if (c.carried) out.rest += carried_.evidence(c.carried, previous, next);
+                return out;
+            }
             out.rest = c.log_p + c.log_parallel;
         }
         out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used - child.log_idle;
@@ -263,7 +272,7 @@ private:
 
     // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
     struct Counts {
-        double n = 0, parallel = 0, stay = 0, chance_to_stay = 0;
+        double n = 0, parallel = 0, piped = 0, stay = 0, chance_to_stay = 0;
         double fresh = 0, chance_of_fresh = 0;  // of those that did not stay: on a connection that is new
     };
     KeyMap key4_, key3_, key2_;
@@ -271,6 +280,9 @@ private:
     std::vector<double> from3_, from2_, to1_;  // totals by (a, previous), by previous, by next
     std::vector<double> kinds3_, kinds2_;      // different next by (a, previous), by previous
     Counts all_;
+    // By parent class: steps from call to call, and those on another connection before the call had ended.
+    std::vector<double> follow_, beside_;
+    double beside_at_large_ = 0;                 // share of the latter among classes that do not fan out
     std::vector<Histogram> gap4_, gap3_, gap2_;  // raw counts; "4" has the load, too
     Histogram gap_all_{};
     // Gaps of parallel steps, from beginning to beginning: by (a, previous, next), by (previous, next), all.
