@@ -48,6 +48,7 @@ def calls(connections: Table, messages: Table) -> Table:
         (MessageFlag.INFERRED, CallFlag.INFERRED),
         (MessageFlag.RETRANSMITTED, CallFlag.RETRANSMITTED),
         (MessageFlag.UNFINISHED, CallFlag.CLIPPED),
+        (MessageFlag.SETUP, CallFlag.SETUP),
     ):
         flags[(both_flags & np.uint32(seen)) != 0] |= np.uint32(meant)
     unfilled = np.full(len(requests), -1, dtype=np.int32)

@@ -67,6 +67,7 @@ class MessageFlag(IntFlag):
     RESYNCHRONISED = 64  # first message after a gap
     SUSPICIOUS = 128  # ambiguous framing, see RFC 9112 section 11
     ANSWER_LOST = 256  # request whose answer was among bytes that the tap did not see
+    SETUP = 512  # opens a session, prepares a statement or asks for a sign of life, for what comes next
 
 
 class CallFlag(IntFlag):
@@ -80,6 +81,7 @@ class CallFlag(IntFlag):
     INFERRED = 16
     RETRANSMITTED = 32
     CLIPPED = 64  # reaches over the edge of the capture
+    SETUP = 128  # opens a session, prepares a statement or asks for a sign of life, for what comes next
 
 
 class CloseHow(IntEnum):

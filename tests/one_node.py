@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.reconstruct.match.links import links
-from tapscope.store.codes import EvidenceMode, Protocol
+from tapscope.store.codes import CallFlag, EvidenceMode, Protocol
 from tapscope.store.tables import TABLES, Table
 
 NODE, CALLER, BEHIND = 1, 0, 2
@@ -24,6 +24,7 @@ class World:
 
     rows: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
     tokens: list[tuple[int, bool, int, int, int]] = field(default_factory=list)
+    setup: set[int] = field(default_factory=set)
 
     def serve(self, kind: int, arrive: int, depart: int, conn: int | None = None, answer: int = -1) -> int:
         """A call that the node serves, on a connection of its own unless one is named; its index. `answer`:
@@ -33,9 +34,19 @@ class World:
         return len(self.rows) - 1
 
     def call(
-        self, parent: int, kind: int, begin: int, end: int, conn: int | None = None, answer: int = -1
+        self,
+        parent: int,
+        kind: int,
+        begin: int,
+        end: int,
+        conn: int | None = None,
+        answer: int = -1,
+        *,
+        setup: bool = False,
     ) -> int:
         """A call that the node makes for `parent`, on a connection of its own unless one is named."""
+        if setup:
+            self.setup.add(len(self.rows))
         conn = len(self.rows) if conn is None else -1 - conn
         self.rows.append((parent, kind, conn, begin, end, BEHIND, answer))
         return len(self.rows) - 1
@@ -67,7 +78,7 @@ class World:
             "response_begin_ns": rows[:, 4],
             "depart_ns": rows[:, 4],
             "status": np.zeros(len(rows)),
-            "flags": np.zeros(len(rows)),
+            "flags": np.where(np.isin(order, sorted(self.setup)), CallFlag.SETUP, 0),
             "tcp_seq": np.zeros(len(rows)),
             "response_bytes": rows[:, 6],
         }

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tapscope import capture
+from tapscope.store.codes import MessageFlag
 
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
 SALT = b"sixteen bytes ok"
@@ -90,6 +91,21 @@ def test_compression_changes_neither_classes_nor_evidence() -> None:
     assert tokens(compressed, 0) == tokens(plain, 0)
     # Some of the answers hold the time of day and the connection's number.
     assert len(tokens(compressed, 1)) == len(tokens(plain, 1))
+
+
+@pytest.mark.parametrize("name", [*COUNTS, "postgres"])
+def test_commands_that_set_up_the_next_one_have_a_flag(name: str) -> None:
+    paths = [PCAPS / name] if name in COUNTS else sorted((PCAPS / name).glob("*.pcap*"))
+    found = 0
+    for path in paths:
+        tables = read(path)
+        m = tables.messages
+        for row in np.flatnonzero(m["kind"] == REQUEST).tolist():
+            text = tables.classes[m["class_id"][row]][1] if m["class_id"][row] >= 0 else ""
+            sets_up = text.startswith("PREPARE ") or text in ("LOGIN", "PING", "SELECT ?", "EXECUTE SELECT ?")
+            assert bool(m["flags"][row] & MessageFlag.SETUP) == sets_up or text == "EXECUTE SELECT ?", text
+            found += sets_up
+    assert found > 0
 
 
 def test_executions_of_a_prepared_statement_carry_its_text_and_their_values() -> None:

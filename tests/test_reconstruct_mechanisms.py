@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from statistics import mean
 
 import numpy as np
 from one_node import MS, SECOND, US, World, score
@@ -193,6 +194,64 @@ def test_the_length_of_a_compressed_page_says_nothing():
     by_time, told = score(world, EvidenceMode.TIMING), score(world)
     assert abs(told.edges - by_time.edges) < 0.01
     assert abs(told.probability.mean() - told.right.mean()) < 0.03
+
+
+def _prepared_once(seed: int, *, known: bool, handed_on: bool = False) -> World:
+    """Requests that look alike on 24 pooled connections; each of 300 statements is prepared once on each.
+    `known`: the protocol says which calls prepare. `handed_on`: preparing is a request of its own."""
+    draw = random.Random(seed)
+    world = World()
+    free_at = [0] * 24
+    prepared: set[tuple[int, int]] = set()
+    now = 0.0
+
+    def work() -> int:
+        return int(draw.lognormvariate(0.6, 1.0) * MS)
+
+    for _ in range(2500):
+        now += draw.expovariate(250) * SECOND
+        free = [each for each in range(24) if free_at[each] < now]
+        if not free:
+            continue
+        conn = draw.choice(free)
+        arrive = at = int(now)
+        calls = []
+        for statement in draw.sample(range(300), 2):
+            begin = at + work()
+            if (conn, statement) not in prepared:
+                prepared.add((conn, statement))
+                done = begin + int(draw.lognormvariate(-1.0, 0.5) * MS)
+                if handed_on and not calls:
+                    first = world.serve(1, arrive, done + 50 * US)
+                    world.call(first, 500 + statement, begin, done, conn, setup=known)
+                    arrive = done + 100 * US
+                else:
+                    calls.append((500 + statement, begin, done, known))
+                begin = done + (200 if handed_on else 60) * US
+            at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
+            calls.append((statement, begin, at, False))
+        end = at + work()
+        free_at[conn] = end
+        parent = world.serve(0, arrive, end)
+        for kind, begin, done, setup in calls:
+            world.call(parent, kind, begin, done, conn, setup=setup)
+    return world
+
+
+def test_what_is_prepared_goes_with_the_call_that_it_was_prepared_for():
+    paths, sure = [], []
+    for known in (False, True):
+        found = [score(_prepared_once(seed, known=known), EvidenceMode.TIMING) for seed in (71, 72, 73)]
+        paths.append(mean(each.paths for each in found))
+        sure.append(mean(each.right[each.probability >= 0.99].mean() for each in found))
+    assert paths[1] > paths[0] + 0.01
+    assert sure[1] > sure[0] + 0.02
+
+
+def test_what_is_prepared_by_a_request_of_its_own_is_not_joined():
+    blind = score(_prepared_once(seed=72, known=False, handed_on=True), EvidenceMode.TIMING)
+    told = score(_prepared_once(seed=72, known=True, handed_on=True), EvidenceMode.TIMING)
+    assert abs(told.edges - blind.edges) < 0.01
 
 
 def _connection_for_each_request(seed: int, own: bool) -> World:

@@ -144,7 +144,7 @@ def test_text_tables_round_trip_and_fill_defaults(run):
 def test_the_names_of_all_codes_stand_in_the_file(run):
     names = dict(run.sql("SELECT value, name FROM code WHERE kind = 'call_flag'"))
     assert names == {1: "unanswered", 2: "lost_response", 4: "incomplete", 8: "error", 16: "inferred",
-                     32: "retransmitted", 64: "clipped"}  # fmt: skip
+                     32: "retransmitted", 64: "clipped", 128: "setup"}  # fmt: skip
 
 
 def test_the_schema_has_the_columns_of_the_contracts(run):

@@ -32,7 +32,8 @@ enum class MessageKind : std::uint8_t { request = 0, response = 1, interim = 2, 
 // Bits of messages.flags.
 namespace message_flag {
 inline constexpr std::uint32_t truncated = 1, inferred = 2, retransmitted = 4, opaque = 8, error = 16,
-                               unfinished = 32, resynchronised = 64, suspicious = 128, answer_lost = 256;
+                               unfinished = 32, resynchronised = 64, suspicious = 128, answer_lost = 256,
+                               setup = 512;
 }
 
 enum class CloseHow : std::uint8_t { open = 0, fin = 1, rst = 2, reused = 3, evicted = 4 };

@@ -114,6 +114,10 @@ public:
             c.answer_bytes = column<float>(children, "answer_bytes");
             same_length(c.answer_bytes.size(), c.cls.size(), "a column of children");
         }
+        if (children.contains("setup")) {
+            c.setup = column<std::uint8_t>(children, "setup");
+            same_length(c.setup.size(), c.cls.size(), "a column of children");
+        }
         for (const auto length : {c.conn.size(), c.begin.size(), c.response_begin.size(), c.end.size()}) {
             same_length(length, c.cls.size(), "a column of children");
         }
@@ -193,7 +197,7 @@ PYBIND11_MODULE(_kernel, module) {
             "known).\n"
             "children: cls, conn i64, begin, response_begin, end i64 ns, token_*, and result_* of the\n"
             "answers; as_parent i64 (optional): number of the same call among the parents, -1 none;\n"
-            "answer_bytes.\n"
+            "answer_bytes, and setup u8 (optional; 1: sets up the next call on its connection).\n"
             "ValueError when rows are out of order or columns differ in length, TypeError for another dtype.")
         .def("advance", &Stream::advance, py::arg("now"),
              "All rows that begin before `now` (ns) were pushed: matches what this decides.")

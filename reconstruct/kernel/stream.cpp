@@ -246,7 +246,9 @@ void NodeStream::match(const Border& border) {
     problem.settled = border.settled;
     problem.from = from_;
     problem.until = border.at;
-    const auto answer = matcher_->match(problem, idle_connections(problem.children, conns.known));
+    const auto& asked = setup_calls_.join(problem, first(child_setup_, border.end));
+    const auto answer =
+        setup_calls_.apart(matcher_->match(asked, idle_connections(asked.children, conns.known)));
     ++counters_.stretches;
     counters_.pairs_too_large += answer.pairs_too_large;
     auto row = [&](std::int32_t p) { return p == kNone ? -1 : parent_row_[static_cast<std::size_t>(p)]; };

@@ -20,6 +20,7 @@
 #include "enough.hpp"
 #include "key_map.hpp"
 #include "problem.hpp"
+#include "setup_calls.hpp"
 
 namespace tapscope::match {
 
@@ -53,6 +54,7 @@ struct ChildRows {
     // Number of the same call among the parents, as they are pushed, -1 none; empty where the node never calls itself.
     std::span<const std::int64_t> as_parent{};
     std::span<const float> answer_bytes{};  // as those of parents
+    std::span<const std::uint8_t> setup{};  // sets up the next call on its connection; empty: none does
 };
 
 // Links of consecutive children, in the order in which they were pushed. Parents are numbered as they were pushed.
@@ -130,6 +132,7 @@ private:
     const StretchOptions stretch_;
     const std::atomic<bool>& stop_;
     std::unique_ptr<Matcher> matcher_;
+    SetupCalls setup_calls_;
     std::int32_t capacity_parents_ = 0, capacity_children_ = 0;  // classes that the matcher has room for
     KeyMap parent_classes_, child_classes_;
     std::int32_t n_parent_classes_ = 0, n_child_classes_ = 0;  // of rows that were looked at
@@ -139,7 +142,7 @@ private:
     std::vector<std::int64_t> parent_row_, parent_conn_, child_conn_, child_as_parent_;
     std::vector<Time> arrive_, request_end_, response_begin_, depart_;
     std::vector<Time> begin_, child_response_begin_, end_;
-    std::vector<std::uint8_t> answered_;
+    std::vector<std::uint8_t> answered_, child_setup_;
     std::vector<float> answer_bytes_, child_answer_bytes_;
     TokenColumns parent_tokens_, child_tokens_, child_results_;
     std::vector<std::int32_t> decided_parent_;

@@ -82,6 +82,8 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
     append(begin_, children.begin);
     append(child_response_begin_, children.response_begin);
     append(end_, children.end);
+    append(child_setup_, children.setup);
+    child_setup_.resize(begin_.size(), 0);
     append(child_answer_bytes_, children.answer_bytes);
     child_answer_bytes_.resize(begin_.size(), -1.0f);
     child_tokens_.append(children.tokens);
@@ -99,7 +101,8 @@ void NodeStream::measure() {
     }
     bytes += bytes_of(old_connections_);
     for (const auto* column : {&parent_cls_, &child_cls_, &decided_parent_}) bytes += bytes_of(*column);
-    bytes += bytes_of(answered_) + bytes_of(answer_bytes_) + bytes_of(child_answer_bytes_);
+    bytes += bytes_of(answered_) + bytes_of(child_setup_) + bytes_of(answer_bytes_) +
+             bytes_of(child_answer_bytes_);
     for (const auto* tokens : {&parent_tokens_, &child_tokens_, &child_results_}) {
         bytes += bytes_of(tokens->slot) + bytes_of(tokens->hash);
     }
@@ -123,6 +126,7 @@ void NodeStream::keep_children(const std::vector<std::uint32_t>& rows) {
     keep_rows(child_as_parent_, rows);
     for (auto* column : {&begin_, &child_response_begin_, &end_}) keep_rows(*column, rows);
     keep_rows(child_answer_bytes_, rows);
+    keep_rows(child_setup_, rows);
     child_tokens_.keep(rows);
     child_results_.keep(rows);
 }

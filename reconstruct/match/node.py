@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tapscope.reconstruct import _kernel
 from tapscope.reconstruct.topology import ANSWERS_EARLY
-from tapscope.store.codes import ID_LIKE, EvidenceMode, TokenKind
+from tapscope.store.codes import ID_LIKE, CallFlag, EvidenceMode, TokenKind
 from tapscope.store.tables import Table
 
 _SAME_AS_TEXT = (TokenKind.NUMBER, TokenKind.TEXT)
@@ -200,6 +200,7 @@ def child_columns(
         "begin": made["arrive_ns"][rows] - base,
         "response_begin": np.where(answered, answer_due, asked) - base,
         "end": np.where(answered, made["depart_ns"][rows], asked) - base,
+        "setup": ((calls["flags"][rows] & np.uint32(CallFlag.SETUP)) != 0).astype(np.uint8),
         **tokens.of(calls["request"][rows]),
         **results.of(calls["response"][rows], "result"),
         "answer_bytes": calls["response_bytes"][rows].astype(np.float32),

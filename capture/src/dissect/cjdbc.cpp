@@ -159,6 +159,7 @@ void CjdbcDissector::set_class(std::string_view text, Recorder& recorder) {
 
 void CjdbcDissector::begin_login(MessageRef message, Recorder& recorder) {
     set_class("LOGIN", recorder);
+    recorder.add_flags(message, message_flag::setup);
     state_->login = message;
     state_->cursors.clear();
 }

@@ -6,6 +6,7 @@
 #include "mysql.hpp"
 #include "mysql_compression.hpp"
 #include "mysql_values.hpp"
+#include "sql_evidence.hpp"
 #include "sql_fingerprint.hpp"
 
 namespace tapscope {
@@ -105,6 +106,10 @@ void MysqlDissector::begin_command(std::uint8_t command, std::uint64_t at, Recor
         request_ = recorder.begin(Direction::to_server, MessageKind::request, at, serial_ << 8 | command);
     }
     if (inferred_) recorder.add_flags(request_, message_flag::inferred);
+    if (command == static_cast<std::uint8_t>(Command::stmt_prepare) ||
+        command == static_cast<std::uint8_t>(Command::ping)) {
+        recorder.add_flags(request_, message_flag::setup);
+    }
     if (ack) {
         recorder.set_class(request_, protocol, "BINLOG_ACK");
         return;
@@ -173,6 +178,7 @@ void MysqlDissector::begin_login(std::uint64_t at, Recorder& recorder) {
     request_ = recorder.begin(Direction::to_server, MessageKind::request, at,
                               serial_ << 8 | static_cast<std::uint32_t>(Command::login));
     recorder.set_class(request_, protocol, "LOGIN");
+    recorder.add_flags(request_, message_flag::setup);
     phase_ = Phase::auth;
 }
 
@@ -333,6 +339,7 @@ void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, 
     if (!cut) recorder.token(request_, 0, TokenKind::statement, as_bytes(sql.statement()), has_id);
 
     if (!prepare) {
+        if (sql.fingerprint() == kSignOfLife) recorder.add_flags(request_, message_flag::setup);
         recorder.set_class(request_, protocol, sql.fingerprint());
         return;
     }

@@ -74,6 +74,7 @@ Parsed PostgresDissector::startup_message(Bytes bytes, Recorder& recorder) {
     }
     begin_unit(UnitKind::login, 0, recorder);
     recorder.set_class(request_, protocol, "LOGIN");
+    recorder.add_flags(request_, message_flag::setup);
     phase_ = Phase::login;
     end_unit(UnitKind::login, length, recorder);
     return {Step::ok, length};
@@ -402,6 +403,7 @@ void PostgresDissector::describe_or_close(char type, Bytes body) {
 void PostgresDissector::class_of_statement(const char* prefix, Recorder& recorder) {
     Session& session = *session_;
     const std::string_view word(prefix);
+    if (word == "PREPARE ") recorder.add_flags(request_, message_flag::setup);
     const Statement* statement = session.statements.get(session.unit.statement);
     std::string& text = scratch().class_text;
     if (word == "CLOSE") {

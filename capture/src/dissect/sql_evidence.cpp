@@ -50,6 +50,7 @@ std::string_view statement_evidence(Recorder& recorder, MessageRef ref, std::str
         recorder.count("sql.literals_beyond_bound", sql.literal_count() - sql.literals().size());
     // The whole text carries whatever id one of its literals does.
     if (!cut) recorder.token(ref, 0, TokenKind::statement, as_bytes(sql.statement()), has_id);
+    if (sql.fingerprint() == kSignOfLife) recorder.add_flags(ref, message_flag::setup);
     return sql.fingerprint();
 }
 

@@ -19,6 +19,9 @@ inline constexpr std::uint32_t kMaxResultRows = 4;           // rows of an answe
 inline constexpr std::uint32_t kMaxResultColumns = 32;       // columns of a row that do
 inline constexpr std::size_t kMaxResultText = 64;            // longer values give no token
 
+// Pools ask so whether a connection is still alive, before they hand it out.
+inline constexpr std::string_view kSignOfLife = "SELECT ?";
+
 // Reports the tokens of `text` for `ref` and returns its fingerprint, which is valid until the next call on this
 // thread. `cut`: the text is the beginning of a longer statement; then there is no STATEMENT token.
 // `first` is the slot of the first literal (statements of a batch are numbered on); it is moved on.
