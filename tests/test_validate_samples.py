@@ -113,6 +113,6 @@ def test_a_run_that_does_not_say_what_the_capture_speaks_is_told_apart_from_a_ca
     without_calls = pipeline.trace([tmp_path / "empty.pcap"], tmp_path / "empty.db")
     with pytest.raises(TapscopeError, match="the run has no calls"):
         validate(without_calls, logs, ids_in=capture)
-    of_redis = pipeline.trace([PCAPS / "redis" / "benchmark.pcap"], tmp_path / "redis.db")
-    with pytest.raises(TapscopeError, match="no request IDs are looked for: redis"):
-        validate(of_redis, logs, ids_in=capture)
+    of_cjdbc = pipeline.trace([PCAPS / "cjdbc" / "cjdbc_every_command.pcap"], tmp_path / "cjdbc.db")
+    with pytest.raises(TapscopeError, match="no request IDs are looked for: cjdbc"):
+        validate(of_cjdbc, logs, ids_in=capture)

@@ -19,7 +19,7 @@ from tapscope.validate.event_calls import Names
 from tapscope.validate.validation import validate
 
 SHOP = Path(__file__).resolve().parent.parent / "pcaps" / "testbed_shop"
-FLOORS = {"all": (99.87, 98.9), "noids": (99.6, 96.8), "timing": (99.3, 96.0)}
+FLOORS = {"all": (99.70, 98.5), "noids": (99.6, 96.8), "timing": (99.3, 96.0)}
 """Percent of edges and of exact paths: a third more errors than measured. A regression floor, no aim."""
 
 
