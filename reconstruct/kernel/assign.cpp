@@ -16,6 +16,7 @@
 #include "pair.hpp"
 #include "pair_move.hpp"
 #include "pieces.hpp"
+#include "probability.hpp"
 #include "random.hpp"
 #include "workers.hpp"
 
@@ -24,9 +25,8 @@ namespace {
 
 constexpr float kGainWorthTaking = 1e-3f;     // nats; below it an exchange is rounding
 constexpr double kExchangeWorthTaking = 1.0;  // nats over all chains; the auction is exact only to its bids
-constexpr double kLive = 1e-3;       // probability of another parent from which on a pair is drawn again
-constexpr double kNeverSure = 1e-6;  // probability that something else is true, at least
-constexpr float kReach = 8.0f;       // nats: see nearness.hpp
+constexpr double kLive = 1e-3;  // probability of another parent from which on a pair is drawn again
+constexpr float kReach = 8.0f;  // nats: see nearness.hpp
 // Of the first rounds of learning: to their poor models everybody is near, and most gains are between the nearest.
 constexpr float kFirstReach[] = {3.0f, 6.0f};
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
@@ -68,7 +68,9 @@ public:
           nearness_(problem_, candidates_, model_, length_),
           forward_(problem_, candidates_, model_, lent_, nearness_),
           pieces_(problem_, candidates_, model_, length_),
-          chains_(candidates_) {}
+          chains_(candidates_),
+          probabilities_(problem_, candidates_, chains_, nearness_, split_, move_, exchange_, options_.draws,
+                         stop_) {}
 
     Assignment run(const Problem& stretch, const std::vector<float>& idle) {
         problem_ = stretch;
@@ -94,8 +96,7 @@ public:
             learn();
             soften();
             learned_ = true;
-            const auto draws = decide();
-            return whole(weigh(draws));
+            return weigh(decide());
         }
         content_.apply();
         bound_.score();
@@ -108,31 +109,10 @@ public:
         bound_.score();
         chains_.forget();
         nearness_.forget();
-        const auto draws = decide();
-        return whole(weigh(draws));
+        return weigh(decide());
     }
 
 private:
-    // Where a connection is one parent's, its calls after that parent's answer are so, too (a page that goes on working
-    // when it has been sent).
-    Assignment whole(Assignment out) const {
-        if (!lent_.once()) return out;
-        std::vector<std::int32_t> latest;
-        for (std::size_t c = 0; c < out.parent.size(); ++c) {
-            const auto conn = static_cast<std::size_t>(problem_.children.conn[c]);
-            if (conn >= latest.size()) latest.resize(conn + 1, kNone);
-            const auto before = latest[conn];
-            if (out.parent[c] == kNone && before != kNone) {
-                out.parent[c] = out.parent[before];
-                out.probability[c] = out.probability[before];
-                out.runner_up[c] = out.runner_up[before];
-                out.runner_up_probability[c] = out.runner_up_probability[before];
-            }
-            if (out.parent[c] != kNone) latest[conn] = static_cast<std::int32_t>(c);
-        }
-        return out;
-    }
-
     void learn() {
         for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
             if (round < options_.forward_rounds) {
@@ -244,9 +224,9 @@ private:
         chains_.forget();
     }
 
-    // The best assignment near the last estimate; then how often each candidate is drawn, over options_.draws draws
-    // from there.
-    std::vector<std::uint16_t> decide() {
+    // The best assignment near the last estimate; then how often each choice is drawn, over options_.draws draws from
+    // there.
+    Draws decide() {
         climb(options_.max_sweeps);
         rank();
         climb(options_.max_sweeps);
@@ -255,26 +235,23 @@ private:
         attempt([&] { set_out(); });
         for (int round = 0; round < kAttempts; ++round) attempt([&] { anneal(); });
         unsettle(certain);
-        std::vector<std::uint16_t> drawn(candidates_.parent.size(), 0);
         const auto best = chains_.parent_of();
         model_.temper(kToDoubt);
         find_live_pairs();
-        moving_.assign(best.size(), 0);
-        std::vector<std::int32_t> moving;  // children of some live pair: among these parents they stay
-        for (const auto& [p, q] : live_) {
-            for (const auto owner : {p, q}) {
-                for (const auto c : chains_.held(owner)) {
-                    if (!moving_[c]) moving.push_back(c);
-                    moving_[c] = 1;
-                }
-            }
-        }
+        Draws drawn(candidates_, chains_, live_);
         for (int round = 0; round < options_.draws && !stop_; ++round) {
             draw();
-            for (const auto c : moving) ++drawn[candidates_.find(c, chains_.parent_of()[c])];
+            drawn.count(chains_);
         }
         chains_.restore(best);
         return drawn;
+    }
+
+    Assignment weigh(const Draws& drawn) {
+        nearness_.find(chains_, kReach, Nearness::Whom::open);
+        auto out = probabilities_.weigh(drawn);
+        if (lent_.once()) lent_.keep_to_the_end(problem_, out);
+        return out;
     }
 
     // Share of the children whose parent is another than when the model was learned last.
@@ -379,71 +356,6 @@ private:
         }
     }
 
-    Assignment weigh(const std::vector<std::uint16_t>& drawn) {
-        const std::size_t n = problem_.children.size();
-        const auto& parent_of = chains_.parent_of();
-        // Odds of every alternative against the parent that the child has, from the exact marginals of each pair.
-        std::vector<double> odds_sum(n, 0.0), odds_best(n, 0.0);
-        std::vector<std::int32_t> alternative(n, kNone);
-        std::vector<double> to_q;
-        auto account = [&](std::int32_t p, std::int32_t q) {
-            move_.marginals(to_q);
-            for (std::size_t i = 0; i < to_q.size(); ++i) {
-                const auto c = split_.children()[i];
-                const bool held_by_p = parent_of[c] == p;
-                const double away = std::clamp(held_by_p ? to_q[i] : 1 - to_q[i], 0.0, 1 - kNeverSure);
-                const double odds = away / (1 - away);
-                odds_sum[c] += odds;
-                if (odds > odds_best[c]) {
-                    odds_best[c] = odds;
-                    alternative[c] = held_by_p ? (q == kNobody ? kNone : q) : p;
-                }
-            }
-        };
-        for (std::size_t c = 0; c < n; ++c) {
-            if (candidates_.certain(c)) odds_sum[c] = std::exp(-kNamed);
-        }
-        for_pairs(Nearness::Whom::open, account);
-        const auto orphans = chains_.orphans();
-        for (const auto p : nearness_.near_nobody()) {
-            if (chains_.held(p).empty() && orphans[p].empty()) continue;
-            if (split_.load(p, kNobody, chains_.held(p), orphans[p])) account(p, kNobody);
-        }
-
-        exchange_.load(chains_, nearness_.paired());
-        const auto chain = exchange_.marginals();
-
-        Assignment out{parent_of, std::vector<double>(n), std::move(alternative), std::vector<double>(n),
-                       split_.too_large()};
-        const double draws = options_.draws;
-        for (std::size_t c = 0; c < n; ++c) {
-            double p = 1.0 / (1.0 + odds_sum[c] + kNeverSure);
-            double second = p * odds_best[c];
-            if (moving_[c] && parent_of[c] != kNone && options_.draws > 0) {
-                const double times = drawn[candidates_.find(c, parent_of[c])];
-                if (times < draws) p = std::min(p, (times + 0.5) / (draws + 1));
-                double most = 0;
-                for (auto k = candidates_.offset[c]; k < candidates_.offset[c + 1]; ++k) {
-                    if (candidates_.parent[k] == parent_of[c] || drawn[k] <= most) continue;
-                    most = drawn[k];
-                    out.runner_up[c] = candidates_.parent[k];
-                    second = most / (draws + 1);
-                }
-            }
-            if (parent_of[c] != kNone) {
-                const auto& whole = chain[parent_of[c]];
-                p = std::min(p, std::max(whole.own, kNeverSure));
-                if (whole.other_probability > second) {
-                    second = whole.other_probability;
-                    out.runner_up[c] = whole.other;
-                }
-            }
-            out.probability[c] = p;
-            out.runner_up_probability[c] = std::min(second, 1 - p);
-        }
-        return out;
-    }
-
     Problem problem_;
     const Options options_;
     const std::atomic<bool>& stop_;
@@ -463,10 +375,10 @@ private:
     Forward forward_;
     Pieces pieces_;
     Chains chains_;
+    Probabilities probabilities_;
     std::vector<std::int32_t>
         taught_by_;  // the assignment that the model was learned from, of a first stretch
     std::vector<Pair> live_;
-    std::vector<std::uint8_t> moving_;  // by child: whether draws could move it
 };
 
 Matcher::Matcher(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,

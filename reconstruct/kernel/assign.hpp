@@ -9,6 +9,7 @@
 //   place    a forward pass and pairwise splits with the model as it is
 //   decide   draws are counted, and pairwise splits climb to the best assignment
 //   weigh    probability of an edge: share of the draws that have it, refined by the exact marginals of its pairs
+//            (probability.hpp)
 //   follow   the model takes in what the stretch showed, and slowly forgets what it knew before
 #pragma once
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "assign.hpp"
+
 namespace tapscope::match {
 namespace {
 
@@ -64,6 +66,22 @@ void Lent::keep_whole(const Problem& problem, Candidates& candidates) const {
         for (auto i = candidates.offset[c]; i < candidates.offset[c + 1]; ++i) holds[i] = 1;
     }
     candidates.retain([&](std::int64_t i) { return holds[i] != 0; });
+}
+
+void Lent::keep_to_the_end(const Problem& problem, Assignment& assignment) const {
+    std::vector<std::int32_t> latest;  // call with a parent, by connection
+    for (std::size_t c = 0; c < assignment.parent.size(); ++c) {
+        const auto conn = static_cast<std::size_t>(problem.children.conn[c]);
+        if (conn >= latest.size()) latest.resize(conn + 1, kNone);
+        const auto before = latest[conn];
+        if (assignment.parent[c] == kNone && before != kNone) {
+            assignment.parent[c] = assignment.parent[before];
+            assignment.probability[c] = assignment.probability[before];
+            assignment.runner_up[c] = assignment.runner_up[before];
+            assignment.runner_up_probability[c] = assignment.runner_up_probability[before];
+        }
+        if (assignment.parent[c] != kNone) latest[conn] = static_cast<std::int32_t>(c);
+    }
 }
 
 }  // namespace tapscope::match

@@ -11,6 +11,8 @@
 
 namespace tapscope::match {
 
+struct Assignment;
+
 class Lent {
 public:
     // Looks at the connections of a stretch; the habit is told from all that were looked at so far.
@@ -23,6 +25,9 @@ public:
     }
     // Drops the candidates that do not hold the whole connection of the child.
     void keep_whole(const Problem& problem, Candidates& candidates) const;
+    // Where once(): the calls of a connection that come after the parent's answer are that parent's, too (a page that
+    // goes on working when it has been sent).
+    void keep_to_the_end(const Problem& problem, Assignment& assignment) const;
 
 private:
     struct Use {
