@@ -19,6 +19,7 @@
 
 #include "decode/segment.hpp"
 #include "prefetch.hpp"
+#include "reassemble/address_list.hpp"
 #include "reassemble/connection.hpp"
 #include "reassemble/flow_table.hpp"
 #include "reassemble/recent_segments.hpp"
@@ -41,29 +42,6 @@ struct Limits {
     std::int64_t tls_key_wait_ns = 0;  // TLS connections wait so long for secrets (live captures set it)
     bool handed_over = false;          // rows are handed over while packets come (Engine::drain)
 };
-
-class AddressList {
-public:
-    std::int32_t index(const Address& address);
-    std::vector<std::string> texts() const;
-    void clear() noexcept {
-        indices_.clear();
-        addresses_.clear();
-    }
-    const std::vector<Address>& all() const noexcept { return addresses_; }
-    std::size_t size() const noexcept { return addresses_.size(); }
-
-private:
-    struct Hash {
-        std::size_t operator()(const Address& address) const noexcept {
-            return mix64(address.high, address.low);
-        }
-    };
-    std::unordered_map<Address, std::int32_t, Hash> indices_;
-    std::vector<Address> addresses_;
-};
-
-std::string address_text(const Address& address);
 
 class Tracker {
 public:
@@ -167,7 +145,7 @@ private:
     void resolve_start(Connection& connection);
     void anchor(Stream& stream, std::uint64_t origin);
 
-    // tracker.cpp: ordered delivery
+    // tracker.cpp: what a segment changes
     void slow_path(std::uint32_t index, const Segment& segment);
     void payload(Connection& connection, const Segment& segment);
     void old_bytes(Connection& connection, const Segment& segment, std::uint64_t begin, std::uint64_t end,
@@ -177,14 +155,16 @@ private:
         if (bytes > 0) recorder_.counters.add(why, bytes, Unit::bytes);
     }
     void note_ack(Stream& acknowledged, std::uint32_t ack);
+    void settle(Connection& connection, std::uint32_t index);
+
+    // delivery.cpp: ordered bytes to the conversation
+    void open_conversation(Connection& connection);
     void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
                  std::int64_t time_ns, std::uint32_t ack, bool has_ack);
-    void open_conversation(Connection& connection);
     bool waits_for_peer(const Stream& peer, std::uint32_t ack, bool has_ack) const noexcept;
     void drain(Connection& connection);
     void deliver_front(Connection& connection, unsigned side);
     void end_stream(Connection& connection, unsigned side, std::int64_t time_ns, bool aborted);
-    void settle(Connection& connection, std::uint32_t index);
 
     // tcp_events.cpp: what kept somebody waiting
     void event(Connection& connection, unsigned side, TcpEventKind kind, std::int64_t begin_ns,
