@@ -82,6 +82,8 @@ private:
     bool unanswered(Recorder& recorder) const noexcept;
     void one_way(Direction direction, std::string_view text, std::uint64_t at, std::uint64_t next,
                  Recorder& recorder);
+
+    // postgres_sql.cpp: statements and bound values.
     void query(std::uint32_t total, Bytes body, Recorder& recorder);
     void parse_statement(std::uint32_t total, Bytes body, Recorder& recorder);
     void bind(Bytes body, Recorder& recorder);
