@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.capture.spool import AMENDMENTS, Change, table_of
+from tapscope.capture.segment import AMENDMENTS, Change, table_of
 from tapscope.store.codes import MessageFlag
 from tapscope.store.tables import TABLES, Table, empty
 

@@ -1,6 +1,6 @@
 """Captures that grow while they are read: files and pipes by an engine of our own, spools by their segments.
 
-Both give pieces: what `spool.arrays_of` makes of half a second or so, and the classes that are new in it.
+Both give pieces: what `segment.arrays_of` makes of half a second or so, and the classes that are new in it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,8 @@ from tapscope.capture import _native
 from tapscope.capture.chunks import ClassLines
 from tapscope.capture.follow import Followed, followed
 from tapscope.capture.read import as_tapscope_error, checked_keylog, checked_ports, checked_salt
-from tapscope.capture.spool import (
-    AMENDMENTS,
-    CLASSES,
-    JOINED,
-    SegmentFile,
-    arrays_of,
-    class_line,
-    load_segment,
-    read_manifest,
-    segment_files,
-)
+from tapscope.capture.segment import AMENDMENTS, arrays_of, load_segment
+from tapscope.capture.spool import CLASSES, JOINED, SegmentFile, class_line, read_manifest, segment_files
 from tapscope.store.errors import TapscopeError
 from tapscope.store.tables import TABLES
 

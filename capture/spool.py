@@ -10,7 +10,8 @@
       000002-000121.npz      segments that were joined later: a day is 1500 files, not 170,000
 
 A segment is written under another name, then renamed: a file with a segment's name is whole. Killing the
-capture loses what came after the last segment. Arrays of a segment, by name:
+capture loses what came after the last segment. Arrays of a segment, which ``capture.segment`` makes
+and reads, by name:
 
 * ``connections.X``, ``messages.X``, ``evidence.X``: columns of ``store.tables.TABLES``. ``messages.request``
   and ``evidence.message`` are message ids, numbers since the start of the session; the ids of the segment's
@@ -36,14 +37,13 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from tapscope.capture.segment import arrays_of, join_segments, load_segment
 from tapscope.store.errors import TapscopeError
-from tapscope.store.tables import TABLES, Table, empty
 
 FORMAT = "tapscope spool"
 VERSION = 1
@@ -55,16 +55,6 @@ UNFINISHED = ".part"
 JOINED = 120
 """Segments that are joined into one, unless they have more than JOINED_BYTES."""
 JOINED_BYTES = 32 * 1024 * 1024
-AMENDMENTS = ("message", "column", "change", "value")
-
-
-class Change(IntEnum):
-    """How an amendment's value applies to the column."""
-
-    SET = 0
-    ADD = 1
-    SET_BITS = 2
-    LOWER = 3
 
 
 @dataclass(frozen=True)
@@ -341,80 +331,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def arrays_of(segment: dict[str, Any]) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
-    """Arrays and description of what Capture.drain() returned."""
-    new, again = segment["connections"], segment["connections_again"]
-    arrays = {f"connections.{name}": np.concatenate([new[name], again[name]]) for name in new}
-    first = segment["first_connection"]
-    fresh = len(new["midstream"])
-    arrays["connections.id"] = np.concatenate([np.arange(first, first + fresh), segment["again"]])
-    # Half a second without an event is usual: their columns would be a good part of an idle segment.
-    happened = ("tcp_events",) if len(segment["tcp_events"]["conn"]) else ()
-    for table in ("messages", "evidence", "amendments", *happened):
-        arrays |= {f"{table}.{name}": values for name, values in segment[table].items()}
-    arrays["addresses"] = np.array(segment["addresses"], dtype="S39")
-    about = {
-        "first_message": segment["first_message"],
-        "messages": len(segment["messages"]["conn"]),
-        "first_connection": first,
-        "counters": segment["counters"],
-        "sources": segment["sources"],
-        "tap_points": segment["tap_points"],
-    }
-    return arrays, about
-
-
-def load_segment(file: BinaryIO | Path) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
-    """Arrays and description of a segment. Raises ValueError, KeyError, OSError or zipfile.BadZipFile when it
-    is damaged."""
-    with np.load(file, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    about = json.loads(str(arrays.pop("about")))
-    if "tcp_events.conn" not in arrays:
-        arrays |= {f"tcp_events.{name}": values for name, values in empty("tcp_events").items()}
-    rows: dict[str, int] = {}
-    for table in ("connections", "messages", "evidence", "tcp_events"):
-        for column in TABLES[table]:
-            values = arrays[f"{table}.{column.name}"]
-            if values.dtype != np.dtype(column.dtype) or len(values) != rows.setdefault(table, len(values)):
-                raise ValueError(f"{table}.{column.name} is not as expected")
-    amendments = {len(arrays[f"amendments.{name}"]) for name in AMENDMENTS}
-    if len(amendments) != 1 or len(arrays["connections.id"]) != rows["connections"]:
-        raise ValueError("its tables have different lengths")
-    if about["messages"] != rows["messages"]:
-        raise ValueError("it has not the messages that it should have")
-    return arrays, about
-
-
-def join_segments(
-    parts: list[tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]],
-) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, Any]]:
-    """One segment with all the rows of consecutive ones of a session."""
-    base = parts[0][1]["first_connection"]
-    addresses: dict[bytes, int] = {}
-    for arrays, _ in parts:
-        local = [addresses.setdefault(text, len(addresses)) for text in arrays["addresses"].tolist()]
-        index = np.array(local, dtype=np.int32)
-        for side in ("client_addr", "server_addr"):
-            arrays[f"connections.{side}"] = index[arrays[f"connections.{side}"]]
-    names = [name for name in parts[0][0] if name != "addresses"]
-    joined = {name: np.concatenate([arrays[name] for arrays, _ in parts]) for name in names}
-    # Of each connection only the last row is needed.
-    ids = joined["connections.id"]
-    _, from_end = np.unique(ids[::-1], return_index=True)
-    last = np.sort(len(ids) - 1 - from_end)
-    for name in names:
-        if name.startswith("connections."):
-            joined[name] = joined[name][last]
-    joined["addresses"] = np.array(list(addresses), dtype="S39")
-    about = parts[-1][1] | {
-        "first_message": parts[0][1]["first_message"],
-        "first_connection": base,
-        "messages": sum(about["messages"] for _, about in parts),
-    }
-    return joined, about
-
-
 def class_line(raw: bytes) -> tuple[int, int, tuple[int, str, str]] | None:
     """Session, id, and protocol, text, example of a line of CLASSES; None where it is cut or damaged."""
     try:
@@ -436,8 +352,3 @@ def _failing(path: Path, what: str) -> Any:
             path=path,
             remedy="Check the space and the permissions; the segments that are there can be read.",
         ) from error
-
-
-def table_of(arrays: dict[str, np.ndarray[Any, Any]], name: str) -> Table:
-    """One table of a segment."""
-    return {column.name: arrays[f"{name}.{column.name}"] for column in TABLES[name]}

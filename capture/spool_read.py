@@ -12,17 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.capture.read import CaptureTables, Progress
-from tapscope.capture.spool import (
-    AMENDMENTS,
-    CLASSES,
-    Change,
-    SegmentFile,
-    class_line,
-    load_segment,
-    read_manifest,
-    segment_files,
-    table_of,
-)
+from tapscope.capture.segment import AMENDMENTS, Change, load_segment, table_of
+from tapscope.capture.spool import CLASSES, SegmentFile, class_line, read_manifest, segment_files
 from tapscope.store.codes import MessageFlag
 from tapscope.store.errors import TapscopeError
 from tapscope.store.tables import TABLES, Table, empty

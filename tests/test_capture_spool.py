@@ -12,6 +12,7 @@ import pytest
 
 from tapscope.capture import CaptureTables, _native, read_files, read_spool
 from tapscope.capture import spool as spools
+from tapscope.capture.segment import join_segments, load_segment
 from tapscope.cli.main import run
 from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.tables import TABLES
@@ -118,7 +119,7 @@ def test_a_spool_of_before_has_no_events_of_tcp(tmp_path):
     whole = read_spool(folder)
     assert len(whole.tcp_events["conn"]) > 0
     for file in sorted(folder.glob("*.npz")):
-        arrays, about = spools.load_segment(file)
+        arrays, about = load_segment(file)
         kept = {name: values for name, values in arrays.items() if not name.startswith("tcp_events.")}
         np.savez(file, about=np.array(json.dumps(about)), **kept)
     before = read_spool(folder)
@@ -130,7 +131,7 @@ def test_a_spool_of_before_has_no_events_of_tcp(tmp_path):
 def test_a_damaged_segment_is_named_and_left_out(folder, harm):
     whole = read_spool(folder)
     victim = max(sorted(folder.glob("*.npz"))[4:-4], key=lambda file: file.stat().st_size)
-    inside = spools.load_segment(victim)[1]["messages"]
+    inside = load_segment(victim)[1]["messages"]
     content = bytearray(victim.read_bytes())
     if harm == "cut":
         content = content[: len(content) // 2]
@@ -226,8 +227,8 @@ def test_joined_segments_hold_the_same(tmp_path, monkeypatch):
 def test_a_killed_joining_leaves_no_segment_twice(folder):
     """The joined file is there, and those that it covers are not yet removed."""
     whole = read_spool(folder)
-    parts = [spools.load_segment(file) for file in sorted(folder.glob("*.npz"))[:4]]
-    arrays, about = spools.join_segments(parts)
+    parts = [load_segment(file) for file in sorted(folder.glob("*.npz"))[:4]]
+    arrays, about = join_segments(parts)
     np.savez(folder / "000001-000004.npz", about=np.array(json.dumps(about)), **arrays)
     assert differences(whole, read_spool(folder)) == []
 

@@ -18,6 +18,7 @@ from cli_program import COMMAND, environment, tapscope
 from tapscope.capture import _native
 from tapscope.capture import spool as spools
 from tapscope.capture.growing import GrowingSpool, Piece
+from tapscope.capture.segment import arrays_of
 from tapscope.cli.following import _Steps
 from tapscope.cli.pipeline import TraceOptions
 from tapscope.store.errors import ExitCode
@@ -168,7 +169,7 @@ def test_calls_that_are_answered_after_two_minutes_have_their_times_at_the_end(t
                 capture.finish()
             segment = capture.drain()
             classes = {number: tuple(rest) for number, *rest in segment["classes"]}
-            steps.take(Piece(1, *spools.arrays_of(segment), classes))
+            steps.take(Piece(1, *arrays_of(segment), classes))
         steps.finish()
         steps.conclude()
         changed = {name: value for name, value, _ in run.counters()}["follow.late_changes"]

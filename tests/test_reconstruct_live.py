@@ -11,7 +11,7 @@ from simulator import Simulation, simulate
 
 from tapscope.capture import _native, read_files
 from tapscope.capture.chunks import Chunk, Chunks
-from tapscope.capture.spool import arrays_of
+from tapscope.capture.segment import arrays_of
 from tapscope.reconstruct import run
 from tapscope.reconstruct.live.run import Reconstructor
 from tapscope.store.codes import EvidenceMode, LinkKind, MessageKind
