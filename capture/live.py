@@ -6,10 +6,7 @@ import contextlib
 import io
 import os
 import pwd
-import queue
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +24,7 @@ from tapscope.capture.read import (
 )
 from tapscope.capture.rotation import Rotation
 from tapscope.capture.spool import Spool, SpoolBound
+from tapscope.capture.spool_writer import SpoolWriter
 from tapscope.store.errors import ExitCode, TapscopeError
 
 ALL_PACKETS = 2**63
@@ -40,8 +38,6 @@ IDLE_SECONDS = 10.0
 """Without new rows a segment (with the counters) is written so often."""
 KEY_WAIT_NS = 2_000_000_000
 """A TLS connection waits so long for secrets that are not in the key log yet."""
-WAITING_SEGMENTS = 4
-"""Segments that may wait for the disk; beyond it, rows gather in the engine."""
 WAITING_ROWS = 8_000_000
 """Rows that may gather in the engine (about 0.5 GB); beyond it the kernel's ring fills, and the kernel drops
 and counts packets."""
@@ -152,7 +148,7 @@ def capture_to_spool(
     owner = None
     if user not in (None, "root") and os.geteuid() == 0:
         owner = _ids(str(user))
-    writer = None if spool is None else _Writer(Spool(spool, bound=bound, sync=sync, owner=owner))
+    writer = None if spool is None else SpoolWriter(Spool(spool, bound=bound, sync=sync, owner=owner))
     try:
         with _source_errors():
             salt = bytes(16) if writer is None else writer.spool.salt
@@ -182,7 +178,7 @@ class _Run:
         self,
         settings: LiveSettings,
         capture: _native.Capture,
-        writer: _Writer | None,
+        writer: SpoolWriter | None,
         control: Control,
         on_report: Callable[[dict[str, Any]], None] | None,
         on_progress: Callable[[dict[str, Any]], None] | None,
@@ -259,68 +255,6 @@ class _Run:
         if self._writer is None:
             return {"packets": status["packets"]} | _drops(source)
         return status | _drops(source) | self._writer.status() | {"late_segments": self._late}
-
-
-class _Writer:
-    """Writes segments in a thread of its own, so that a slow disk does not stop the capture."""
-
-    def __init__(self, spool: Spool) -> None:
-        self.spool = spool
-        self._waiting: queue.Queue[tuple[dict[str, Any], bool] | None] = queue.Queue(WAITING_SEGMENTS)
-        self._thread = threading.Thread(target=self._work, name="spool", daemon=True)
-        self._failure: BaseException | None = None
-        self._by_protocol: Counter[int] = Counter()
-
-    def begin(self, about: dict[str, Any]) -> None:
-        """Starts the session; from here on everything belongs to the user that we are now."""
-        self.spool.begin(about)
-        self._thread.start()
-
-    def full(self) -> bool:
-        return self._waiting.full()
-
-    def put(self, segment: dict[str, Any], *, last: bool = False) -> None:
-        """Waits for room."""
-        self.check()
-        numbers, counts = np.unique(segment["messages"]["protocol"], return_counts=True)
-        self._by_protocol.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
-        while True:
-            try:
-                self._waiting.put((segment, last), timeout=0.2)
-                return
-            except queue.Full:
-                self.check()
-
-    def check(self) -> None:
-        """Raises what went wrong in the thread."""
-        if self._failure is not None:
-            raise self._failure
-
-    def end(self, outcome: str) -> None:
-        """Writes what waits and closes the spool."""
-        self._waiting.put(None)
-        self._thread.join()
-        self.check()
-        self.spool.close(outcome)
-
-    def status(self) -> dict[str, Any]:
-        return {
-            "messages_by_protocol": dict(self._by_protocol),
-            "segments_written": self.spool.segments,
-            "segments_waiting": self._waiting.qsize(),
-            "spool_bytes": self.spool.size_bytes,
-        }
-
-    def _work(self) -> None:
-        try:
-            while (item := self._waiting.get()) is not None:
-                self.spool.write(item[0], last=item[1])
-                del item
-        except BaseException as error:
-            self._failure = error
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    self._waiting.get_nowait()
 
 
 def _open(settings: LiveSettings, salt: bytes, *, handed_over: bool, dissect: bool) -> _native.Capture:
