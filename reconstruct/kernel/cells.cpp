@@ -1,15 +1,17 @@
 // What the counts of a model say of each step: made when it is first asked for, and kept until they change.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 
 #include "model.hpp"
 
 namespace tapscope::match {
 namespace {
 
-// Absolute discount: an event that was seen once may be the very mistake that is being judged, and must not vouch for
-// itself. What is taken away goes to the coarser estimate.
-constexpr double kDiscount = 0.9;
+// Absolute discount: what was seen once or twice may be a mistake, made again where it was judged by the first. What is
+// taken away goes to the coarser estimate.
+constexpr double kDiscount = 1.5;
 constexpr double kGrammarBackoff2 = 1.0;  // pseudo-counts that (previous, next) lends to (a, previous, next)
 constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to (previous, next)
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
@@ -85,14 +87,8 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     const Counts& c3 = i3 == kNone ? none : count3_[i3];
     const Counts& c2 = i2 == kNone ? none : count2_[i2];
 
-    const double p1 = (to1_[next_cls] + 0.1) / (all_.n + 0.1 * static_cast<double>(n));
     const auto a_from = static_cast<std::size_t>(a) * n + previous_cls;
-    const double lent2 = kDiscount * kinds2_[previous_cls] + kGrammarBackoff1;
-    const double p2 =
-        (std::max(c2.n - kDiscount, 0.0) + lent2 * p1) / (from2_[previous_cls] + kGrammarBackoff1);
-    const double lent3 = kDiscount * kinds3_[a_from] + kGrammarBackoff2;
-    const double p3 = (std::max(c3.n - kDiscount, 0.0) + lent3 * p2) / (from3_[a_from] + kGrammarBackoff2);
-    out.log_p = static_cast<float>(std::log(p3));
+    out.log_p = static_cast<float>(std::log(grammar(a_from, previous_cls, next_cls, c3, c2, 0)));
 
     const auto share = [](double x) { return std::clamp(x, 1e-6, 0.5 - 1e-6); };
     if (fan_out_.fans_out(a)) {
@@ -146,6 +142,63 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     out.parallel_gaps = static_cast<std::int32_t>(parallel_tables_.size());
     parallel_tables_.push_back(log_density(counts));
     return out;
+}
+
+// P(to | from) by all steps but `less` of its own.
+double Model::grammar(std::size_t a_from, std::int32_t from, std::int32_t to, const Counts& c3,
+                      const Counts& c2, double less) const noexcept {
+    const auto kinds = [&](double all, double of_this) { return all - (less > 0 && of_this <= less); };
+    const double p1 = (to1_[to] - less + 0.1) / (all_.n - less + 0.1 * static_cast<double>(n_states()));
+    const double lent2 = kDiscount * kinds(kinds2_[from], c2.n) + kGrammarBackoff1;
+    const double p2 =
+        (std::max(c2.n - less - kDiscount, 0.0) + lent2 * p1) / (from2_[from] - less + kGrammarBackoff1);
+    const double lent3 = kDiscount * kinds(kinds3_[a_from], c3.n) + kGrammarBackoff2;
+    return (std::max(c3.n - less - kDiscount, 0.0) + lent3 * p2) / (from3_[a_from] - less + kGrammarBackoff2);
+}
+
+void Model::forget_taught() {
+    taught_.assign(problem_.children.size(), Own{});
+    taught_end_.assign(problem_.children.size(), Own{});
+    taught_empty_.assign(problem_.parents.size(), Own{});
+}
+
+// What each step that was counted says of itself by its own counts: what all say of it, less what the others say.
+void Model::find_taught(const std::vector<Taught>& taught) {
+    forget_taught();
+    const auto total = [](const Histogram& gaps) { return std::accumulate(gaps.begin(), gaps.end(), 0.0); };
+    const auto totals = [&](const std::vector<Histogram>& gaps) {
+        std::vector<double> out(gaps.size());
+        std::transform(gaps.begin(), gaps.end(), out.begin(), total);
+        return out;
+    };
+    const auto n4 = totals(gap4_), n3 = totals(gap3_), n2 = totals(gap2_);
+    const double n1 = total(gap_all_);
+    const auto states = static_cast<std::size_t>(n_states());
+    for (const auto& step : taught) {
+        const auto [i4, i3, i2, bin] = std::tie(step.i4, step.i3, step.i2, step.bin);
+        const auto a_from = static_cast<std::size_t>(problem_.parents.cls[step.parent]) * states + step.from;
+        const auto says = [&](double less) {
+            return grammar(a_from, step.from, step.to, count3_[i3], count2_[i2], less);
+        };
+        // As gap_counts() and log_density() have it, for one bin.
+        const auto lasts = [&](double less) {
+            const auto share = [&](const Histogram& gaps, double n, double lent, double coarser) {
+                const double here = std::max(smoothed(gaps, bin) - kOwnShare * less, 0.0);
+                return (here + lent * coarser) / std::max(n - less + lent, 1e-9);
+            };
+            const double q2 = share(gap2_[i2], n2[i2], kGapBackoff2, share(gap_all_, n1, 0, 0));
+            return evened(share(gap4_[i4], n4[i4], kGapBackoff4, share(gap3_[i3], n3[i3], kGapBackoff3, q2)));
+        };
+        const Own own{step.parent, step.previous, static_cast<float>(std::log(says(0) / says(1))),
+                      static_cast<float>(std::log(lasts(0) / lasts(step.work)))};
+        if (step.next != kEnd) {
+            taught_[step.next] = own;
+        } else if (step.previous != kStart) {
+            taught_end_[step.previous] = own;
+        } else {
+            taught_empty_[step.parent] = own;
+        }
+    }
 }
 
 const Model::Cell& Model::new_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,

@@ -4,11 +4,6 @@
 #include <cmath>
 
 namespace tapscope::match {
-namespace {
-
-constexpr double kUniformShare = 0.02;  // of every density that is spread evenly
-
-}  // namespace
 
 double gap_bin_width_ns(int bin) noexcept {
     if (bin == 0) return 1024.0;
@@ -26,14 +21,12 @@ Histogram log_density(const Histogram& counts) {
     Histogram smooth{}, out{};
     double total = 0;
     for (int b = 0; b < kGapBins; ++b) {
-        const double left = counts[std::max(b - 1, 0)], right = counts[std::min(b + 1, kGapBins - 1)];
-        smooth[b] = static_cast<float>(0.25 * left + 0.5 * counts[b] + 0.25 * right);
+        smooth[b] = static_cast<float>(smoothed(counts, b));
         total += smooth[b];
     }
     for (int b = 0; b < kGapBins; ++b) {
         const double share = total > 0 ? smooth[b] / total : 1.0 / kGapBins;
-        const double p = (1 - kUniformShare) * share + kUniformShare / kGapBins;
-        out[b] = static_cast<float>(std::log(p / gap_bin_width_ns(b)));
+        out[b] = static_cast<float>(std::log(evened(share) / gap_bin_width_ns(b)));
     }
     return out;
 }

@@ -32,6 +32,7 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
 void Model::bind(const std::vector<float>& idle, bool lent_once) {
     const auto& children = problem_.children;
     bind_rows(idle);
+    forget_taught();
     order_.forget_ranks();
     ranked_by_.clear();
     lent_once_ = lent_once;
@@ -154,6 +155,8 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     // The first assignment mixes requests up: calls overlap in it that never do.
     if (learned_) fan_out_.find(parent_of);
     const auto n = static_cast<std::size_t>(n_states());
+    std::vector<Taught> taught;
+    taught.reserve(parents.size() + children.size());
     auto observe = [&](std::int32_t p, const Tip& tip, std::int32_t next) {
         const auto a = parents.cls[p];
         const auto previous = tip.latest;
@@ -218,6 +221,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             pool_wait_.observe(candidates_, p, next, load_before(p, kStart), waited[p]);
             work -= waited[p];
         }
+        taught.push_back({p, previous, next, from, to, i4, i3, i2, bin, work});
         gap4_[i4][bin] += work;
         gap3_[i3][bin] += work;
         gap2_[i2][bin] += work;
@@ -268,6 +272,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     ranked_by_ = parent_of;
     learned_ = true;
     forget_cells();
+    find_taught(taught);
     if (fan_out_.any()) learn_begins(parent_of);
 }
 

@@ -14,6 +14,8 @@
 // was still being answered (a proxy that streams: gap from the first byte of its answer); or before (an early flush).
 //   P(keeps its connection | previous, next), else one of the idle connections. Kept means that nobody used it in
 //                               between: a parent cannot hold a connection that another one is using
+// A step that taught the model is scored by what the others taught (leave one out): an assignment must not vouch for
+// itself. Where classes are many and each step is seen once or twice, it would do so for any.
 // All scores are natural logarithms of densities per ns; sums of them over all parents compare assignments.
 #pragma once
 
@@ -89,7 +91,8 @@ public:
     // The content of `next` is not in it.
     float step(std::int32_t p, std::int32_t previous, std::int32_t next) const {
         if (plain(p, previous, next)) {
-            const auto parts = plain_parts(p, previous, next);
+            auto parts = plain_parts(p, previous, next);
+            leave_out(p, previous, next, parts);
             return parts.rest + temper_.gaps * parts.gap;
         }
         return step(p, Tip{previous, previous, 0}, next);
@@ -107,7 +110,9 @@ public:
         float wait = -std::numeric_limits<float>::infinity(), wait_gap = 0;
     };
     Parts parts(std::int32_t p, const Tip& tip, std::int32_t next) const {
-        return plain(p, tip.latest, next) ? plain_parts(p, tip.latest, next) : any_parts(p, tip, next);
+        auto out = plain(p, tip.latest, next) ? plain_parts(p, tip.latest, next) : any_parts(p, tip, next);
+        leave_out(p, tip.latest, next, out);
+        return out;
     }
     float tempered(const Parts& parts) const noexcept {
         const float work = temper_.gaps * parts.gap, wait = parts.wait + temper_.gaps * parts.wait_gap;
@@ -173,6 +178,12 @@ private:
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
+    struct Counts;
+    double grammar(std::size_t a_from, std::int32_t from, std::int32_t to, const Counts& c3, const Counts& c2,
+                   double less) const noexcept;
+    struct Taught;
+    void find_taught(const std::vector<Taught>& taught);
+    void forget_taught();
     void find_survival();
     void find_beside();
     void bind_rows(const std::vector<float>& idle);
@@ -230,6 +241,20 @@ private:
         return out;
     }
     Parts any_parts(std::int32_t p, const Tip& tip, std::int32_t next) const;
+    // Takes back what the step itself has taught. Two calls in a row would be so in any parent's chain: what they taught
+    // is taken back there, too, or moving them to another parent would look like a gain.
+    void leave_out(std::int32_t p, std::int32_t previous, std::int32_t next, Parts& parts) const noexcept {
+        const auto& own = next != kEnd         ? taught_[static_cast<std::size_t>(next)]
+                          : previous == kStart ? taught_empty_[static_cast<std::size_t>(p)]
+                                               : taught_end_[static_cast<std::size_t>(previous)];
+        if (own.parent == kNone || own.previous != previous) return;
+        if (own.parent != p &&
+            parent_[static_cast<std::size_t>(own.parent)].cls != parent_[static_cast<std::size_t>(p)].cls) {
+            return;
+        }
+        parts.rest -= own.grammar;
+        if (own.parent == p || (previous != kStart && next != kEnd)) parts.gap -= own.gap;
+    }
     Time since_arrival(std::int32_t p, std::int32_t next) const noexcept;
     // Both ways in which c may have become the first call of p, this long after its arrival.
     // A beginning that is told from the arrival alone has one way only.
@@ -269,6 +294,21 @@ private:
     };
     std::vector<ParentRow> parent_;
     std::vector<ChildRow> child_;
+
+    // A step of the assignment that taught the model: where it was counted.
+    struct Taught {
+        std::int32_t parent, previous, next;
+        std::int32_t from, to;    // states
+        std::int32_t i4, i3, i2;  // into the counts
+        std::int32_t bin;         // of its gap,
+        float work;               // and its share that was the node's own
+    };
+    // Nats that it scores more by its own counts.
+    struct Own {
+        std::int32_t parent = kNone, previous = kStart;
+        float grammar = 0, gap = 0;
+    };
+    std::vector<Own> taught_, taught_end_, taught_empty_;  // by next, by previous (END), by parent (no call)
 
     // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
     struct Counts {
