@@ -19,12 +19,12 @@ void a_connection_logs_in_and_queries() {
                                     down(packets(1, {err(1146)})), up(command(1))});
         expect_equal(play_all_ways(script, "session"),
                      "0 < one-way 'GREETING' bytes 80 at 1-1\n"
-                     "1 > request 'LOGIN' bytes 84 at 2-2\n"
+                     "1 > request 'LOGIN' flags 512 bytes 84 at 2-2\n"
                      "2 < response status 0 bytes 11 at 3-3 answers 1\n"
                      "3 > request 'SELECT id, name FROM t WHERE id IN (?+)' bytes 48 at 4-4\n"
                      "4 < response status 0 bytes " +
                          std::to_string(answer.size()) + " at 5-5 answers 3\n" +
-                         "5 > request 'PING' bytes 5 at 6-6\n"
+                         "5 > request 'PING' flags 512 bytes 5 at 6-6\n"
                          "6 < response status 0 bytes 11 at 7-7 answers 5\n"
                          "7 > request 'UPDATE x SET a = ?' bytes 23 at 8-8\n"
                          "8 < response status 1146 flags 16 bytes 22 at 9-9 answers 7\n"
@@ -60,10 +60,10 @@ void auth_round_trips_belong_to_the_login() {
                                               down(ok_answer)};
     expect_equal(play_all_ways(script, "auth"),
                  "0 < one-way 'GREETING' bytes 80 at 1-1\n"
-                 "1 > request 'LOGIN' bytes " +
+                 "1 > request 'LOGIN' flags 512 bytes " +
                      std::to_string(84 + 13 + 5 + 260) + " at 2-8\n" + "2 < response status 0 bytes " +
                      std::to_string(31 + 6 + 15 + 11) + " at 3-9 answers 1\n" +
-                     "3 > request 'PING' bytes 5 at 10-10\n"
+                     "3 > request 'PING' flags 512 bytes 5 at 10-10\n"
                      "4 < response status 0 bytes 11 at 11-11 answers 3\n",
                  "auth");
 }
@@ -82,7 +82,7 @@ void every_factor_belongs_to_the_login() {
     tap.play(script).finish();
     expect_equal(tap.counters("mysql."), "mysql.auth_next_factor 1\n", "factors");
     expect_equal(lines_from(play_all_ways(script, "factors"), 3),
-                 "3 > request 'PING' bytes 5 at 6-6\n"
+                 "3 > request 'PING' flags 512 bytes 5 at 6-6\n"
                  "4 < response status 0 bytes 11 at 7-7 answers 3\n",
                  "factors");
 }
@@ -120,7 +120,7 @@ void several_results_are_one_answer() {
                  "3 > request 'CALL p(?); SELECT ?' bytes 24 at 4-4\n"
                  "4 < response status 0 bytes " +
                      std::to_string(results.size()) + " at 5-5 answers 3\n" +
-                     "5 > request 'PING' bytes 5 at 6-6\n"
+                     "5 > request 'PING' flags 512 bytes 5 at 6-6\n"
                      "6 < response status 0 bytes 11 at 7-7 answers 5\n",
                  "multi");
 }
@@ -133,7 +133,7 @@ void an_error_among_rows_ends_the_answer() {
                             4),
                  "4 < response status 1317 flags 16 bytes " + std::to_string(killed.size()) +
                      " at 5-5 answers 3\n" +
-                     "5 > request 'PING' bytes 5 at 6-6\n"
+                     "5 > request 'PING' flags 512 bytes 5 at 6-6\n"
                      "6 < response status 0 bytes 11 at 7-7 answers 5\n",
                  "killed");
 }
@@ -146,7 +146,7 @@ void local_infile_belongs_to_its_query() {
     expect_equal(lines_from(play_all_ways(script, "infile"), 3),
                  "3 > request 'LOAD DATA LOCAL INFILE ? INTO TABLE t' bytes 57 at 4-7\n"
                  "4 < response status 0 bytes 18 at 5-8 answers 3\n"
-                 "5 > request 'PING' bytes 5 at 9-9\n"
+                 "5 > request 'PING' flags 512 bytes 5 at 9-9\n"
                  "6 < response status 0 bytes 11 at 10-10 answers 5\n",
                  "infile");
 }
@@ -165,7 +165,7 @@ void a_long_file_of_local_infile_is_no_command() {
                      std::to_string(45 + file.size()) +
                      " at 4-6\n"
                      "4 < response status 0 bytes 18 at 5-7 answers 3\n"
-                     "5 > request 'PING' bytes 5 at 8-8\n"
+                     "5 > request 'PING' flags 512 bytes 5 at 8-8\n"
                      "6 < response status 0 bytes 11 at 9-9 answers 5\n",
                  "long infile");
 }
@@ -188,7 +188,7 @@ void packets_of_16_mb_are_passed_over() {
                      "5 > request 'SELECT a' bytes 13 at 6-6\n"
                      "6 < response status 0 bytes " +
                      std::to_string(answer.size()) + " at 7-7 answers 5\n" +
-                     "7 > request 'PING' bytes 5 at 8-8\n"
+                     "7 > request 'PING' flags 512 bytes 5 at 8-8\n"
                      "8 < response status 0 bytes 11 at 9-9 answers 7\n",
                  "16 MB");
 }
@@ -211,7 +211,7 @@ void other_answers() {
                      "8 < response status 0 bytes 9 at 9-9 answers 7\n"
                      "9 > request 'INIT_DB' bytes 7 at 10-10\n"
                      "10 < response status 0 bytes 11 at 11-11 answers 9\n"
-                     "11 > request 'PREPARE SELEC' bytes 10 at 12-12\n"
+                     "11 > request 'PREPARE SELEC' flags 512 bytes 10 at 12-12\n"
                      "12 < response status 1064 flags 16 bytes 22 at 13-13 answers 11\n"
                      "13 > request 'RESET_CONNECTION' bytes 5 at 14-14\n"
                      "14 < response status 0 bytes 11 at 15-15 answers 13\n",

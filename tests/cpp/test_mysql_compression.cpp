@@ -124,7 +124,7 @@ int main() {
               up(outer(0, query("SELECT 'a'"), Method::stored)), down(answer)})
         .finish();
     const std::string lines = tap.messages();
-    expect(lines.find("3 > request 'SELECT ?' bytes " + std::to_string(first.size()) + " at 4-4") !=
+    expect(lines.find("3 > request 'SELECT ?' flags 512 bytes " + std::to_string(first.size()) + " at 4-4") !=
                std::string::npos,
            "outer length:\n" + lines);
     expect(lines.find("4 < response status 0 bytes 18 at 5-5 answers 3") != std::string::npos,

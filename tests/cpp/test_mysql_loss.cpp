@@ -75,10 +75,10 @@ void a_lost_answer_is_not_replaced_by_the_next() {
                                  down(packets(1, {err(1146)})), up(command(0x0E)), down(ok_answer)}))
         .finish();
     expect_equal(lines_from(tap.messages(), 3),
-                 "3 > request 'SELECT ?' flags 256 bytes 13 at 4-4\n"
+                 "3 > request 'SELECT ?' flags 768 bytes 13 at 4-4\n"
                  "4 > request 'SELECT a' bytes 13 at 6-6\n"
                  "5 < response status 1146 flags 80 bytes 22 at 7-7 answers 4\n"
-                 "6 > request 'PING' bytes 5 at 8-8\n"
+                 "6 > request 'PING' flags 512 bytes 5 at 8-8\n"
                  "7 < response status 0 bytes 11 at 9-9 answers 6\n",
                  "lost answer");
 }
@@ -95,7 +95,7 @@ void a_lost_tail_does_not_shift_the_pairing() {
                  "5 > request 'SELECT a' bytes 13 at 7-7\n"
                  "6 < response status 0 flags 64 bytes " +
                      std::to_string(answer.size()) + " at 8-8 answers 5\n" +
-                     "7 > request 'PING' bytes 5 at 9-9\n"
+                     "7 > request 'PING' flags 512 bytes 5 at 9-9\n"
                      "8 < response status 0 bytes 11 at 10-10 answers 7\n",
                  "lost tail");
 }
@@ -113,7 +113,7 @@ void a_lost_head_keeps_the_end_of_the_answer() {
                  "3 > request 'SELECT a' bytes 13 at 4-4\n"
                  "4 < response status 0 flags 64 bytes " +
                      std::to_string(answer.size() - 1448) + " at 6-7 answers 3\n" +
-                     "5 > request 'PING' bytes 5 at 8-8\n"
+                     "5 > request 'PING' flags 512 bytes 5 at 8-8\n"
                      "6 < response status 0 bytes 11 at 9-9 answers 5\n",
                  "lost head");
 }
@@ -128,7 +128,7 @@ void a_loss_inside_a_query_keeps_the_query() {
     expect_equal(lines_from(tap.messages(), 3),
                  "3 > request flags 1 bytes " + std::to_string(request.size()) + " missing 1448 at 4-6\n" +
                      "4 < response status 0 bytes 11 at 7-7 answers 3\n"
-                     "5 > request 'PING' bytes 5 at 8-8\n"
+                     "5 > request 'PING' flags 512 bytes 5 at 8-8\n"
                      "6 < response status 0 bytes 11 at 9-9 answers 5\n",
                  "loss in a query");
 }
@@ -141,7 +141,7 @@ void a_lost_command_leaves_an_orphan() {
     expect_equal(lines_from(tap.messages(), 3),
                  "3 < response status 0 bytes " + std::to_string(result_set(kBaseCaps, two_rows).size()) +
                      " at 5-5\n" +
-                     "4 > request 'PING' flags 64 bytes 5 at 6-6\n"
+                     "4 > request 'PING' flags 576 bytes 5 at 6-6\n"
                      "5 < response status 0 bytes 11 at 7-7 answers 4\n",
                  "lost command");
 }

@@ -37,7 +37,7 @@ void prepared_statements() {
         const std::string lines = play_all_ways(script, "prepared");
         const std::string size = std::to_string(packets(1, rows).size());
         expect_equal(lines_from(lines, 3),
-                     "3 > request 'PREPARE " + text + "' bytes " + std::to_string(text.size() + 5) +
+                     "3 > request 'PREPARE " + text + "' flags 512 bytes " + std::to_string(text.size() + 5) +
                          " at 4-4\n" + "4 < response status 0 bytes " +
                          std::to_string(prepare_ok(9, 5, 1, deprecate).size()) + " at 5-5 answers 3\n" +
                          "5 > request 'EXECUTE " + text + "' bytes " +
@@ -79,7 +79,7 @@ void mariadb_pipelines_and_names_the_last_statement() {
                                       down(prepare_ok(1, 1, 1, true) + first_answer), down(second_answer),
                                       up(command(0x0E)), down(ok_answer)});
     expect_equal(lines_from(play_all_ways(script, "pipelined"), 3),
-                 "3 > request 'PREPARE SELECT c FROM t WHERE a = ?' bytes 32 at 4-4\n"
+                 "3 > request 'PREPARE SELECT c FROM t WHERE a = ?' flags 512 bytes 32 at 4-4\n"
                  "4 > request 'EXECUTE SELECT c FROM t WHERE a = ?' bytes 22 at 4-4\n"
                  "5 > request 'EXECUTE SELECT c FROM t WHERE a = ?' bytes 22 at 4-4\n"
                  "6 < response status 0 bytes " +
@@ -87,7 +87,7 @@ void mariadb_pipelines_and_names_the_last_statement() {
                      "7 < response status 0 bytes " + std::to_string(first_answer.size()) +
                      " at 5-5 answers 4\n" + "8 < response status 0 bytes " +
                      std::to_string(second_answer.size()) + " at 6-6 answers 5\n" +
-                     "9 > request 'PING' bytes 5 at 7-7\n"
+                     "9 > request 'PING' flags 512 bytes 5 at 7-7\n"
                      "10 < response status 0 bytes 11 at 8-8 answers 9\n",
                  "pipelined");
     Tap tap;
