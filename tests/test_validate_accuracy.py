@@ -35,12 +35,14 @@ def folder(world, tmp_path_factory) -> Path:
     return folder
 
 
-def _judge(folder: Path, links: Table, truth_path: Path | None = None) -> PathAccuracy:
+def _judge(
+    folder: Path, links: Table, truth_path: Path | None = None, begun_from_ns: int | None = None
+) -> PathAccuracy:
     names = Names()
     with RunFile.open(folder / "run.db") as run:
         seen = tap.read(run)
     true = truth.read(truth_path or folder / "truth" / "calls.csv.gz", names)
-    return accuracy.paths(accuracy.from_run(seen, links, names), true)
+    return accuracy.paths(accuracy.from_run(seen, links, names), true, begun_from_ns=begun_from_ns)
 
 
 def _edge(found: PathAccuracy, pair: str) -> edges.EdgeAccuracy:
@@ -74,6 +76,25 @@ def test_one_statement_at_the_wrong_parent_spoils_two_paths(world, folder):
     assert edge.wrong_join_rate == pytest.approx(1 / edge.edges)
     assert found.paths_correct == found.paths_exist - 2
     assert found.completeness == found.accuracy == pytest.approx(1 - 2 / found.paths_exist)
+
+
+def test_paths_of_transactions_that_began_later_are_counted_by_themselves(world, folder):
+    calls = world.tables["calls"]
+    web = np.sort(calls["arrive_ns"][calls["server_node"] == WEB])
+    middle = int(web[len(web) // 2])
+    links = true_links(world)
+    early, late = (
+        next(int(row) for row in _rows(world, DB) if (calls["arrive_ns"][row] > middle) == later)
+        for later in (False, True)
+    )
+    links["parent"][early], links["kind"][early] = -1, LinkKind.UNKNOWN
+    found = _judge(folder, links, begun_from_ns=middle)
+    assert found.paths_exist == found.paths_correct == np.count_nonzero(web >= middle)
+    assert _edge(found, "AJP->MYSQL").unlinked == 1, "edges are those of all"
+    # An early call that was given to a late transaction spoils that one.
+    links["parent"][early], links["kind"][early] = true_links(world)["parent"][late], LinkKind.LINKED
+    found = _judge(folder, links, begun_from_ns=middle)
+    assert found.paths_correct == found.paths_exist - 1
 
 
 def test_an_unlinked_statement_spoils_its_own_path_only(world, folder):

@@ -160,11 +160,15 @@ def _keys(rows: list[tuple[int, ...]]) -> Keys:
     return Keys(*(block[:, i] for i in range(6)))
 
 
-def paths(linked: LinkedCalls, truth: Truth, row_of: Ints | None = None) -> PathAccuracy:
+def paths(
+    linked: LinkedCalls, truth: Truth, row_of: Ints | None = None, *, begun_from_ns: int | None = None
+) -> PathAccuracy:
     """Judge links by a truth file. Calls that the truth does not know, or that belong to no transaction, are
     not judged and are counted; so are truth rows that the tap has no call for.
 
     row_of : per call the row of the truth file, where the two were matched already
+    begun_from_ns : count the paths of transactions that began then or later; of the others nothing but what
+        they took from these. Edges and calibration are those of all.
     """
     counters = {**truth.counters, **linked.counters}
     if row_of is None:
@@ -209,12 +213,17 @@ def paths(linked: LinkedCalls, truth: Truth, row_of: Ints | None = None) -> Path
     bad[is_root & np.isin(ids, lost_ids)] = True
     attached = ~judged & (linked.parent >= 0)
     counters["unjudged_calls_in_paths"] = int(np.count_nonzero(attached))
-    correct = int(np.count_nonzero(is_root & ~bad & (linked.kind == LinkKind.ROOT)))
     known_ids = np.unique(ids[is_root])
-    roots_unseen = int(np.count_nonzero(~np.isin(lost_ids, known_ids)))
-    counters["paths_whose_root_was_not_captured"] = roots_unseen
-    exist = int(np.count_nonzero(is_root)) + roots_unseen
-    reported = int(np.count_nonzero(judged & (linked.kind == LinkKind.ROOT)))
+    unseen_ids = lost_ids[~np.isin(lost_ids, known_ids)]
+    asked = np.ones(len(ids), dtype=bool)
+    if begun_from_ns is not None:
+        asked = linked.keys.ts_ns >= begun_from_ns
+        unseen_ids = np.unique(truth.request_id[unseen & (truth.keys.ts_ns >= begun_from_ns)])
+        unseen_ids = unseen_ids[(unseen_ids >= 0) & ~np.isin(unseen_ids, known_ids)]
+    correct = int(np.count_nonzero(asked & is_root & ~bad & (linked.kind == LinkKind.ROOT)))
+    counters["paths_whose_root_was_not_captured"] = len(unseen_ids)
+    exist = int(np.count_nonzero(asked & is_root)) + len(unseen_ids)
+    reported = int(np.count_nonzero(asked & judged & (linked.kind == LinkKind.ROOT)))
     rows = np.flatnonzero(edge)
     above = true_parent[rows]
     pair = Pairs.of(truth.protocol[row_of[above]], truth.protocol[row_of[rows]], truth.protocols)

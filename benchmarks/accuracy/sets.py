@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from tapscope.validate import accuracy, span_truth, superpose, truth
 from tapscope.validate.accuracy import PathAccuracy
 from tapscope.validate.event_calls import Names
 from tapscope.validate.span_truth import SpanTruth
+
+WARM_UP_S = 4
+"""A recording begins when the servers do, which compile their code and open connections at first."""
 
 CHEAP_BASELINES = [name for name in BASELINES if name != "TraceWeaver-style"]
 """For recordings: tuples of many statements, in numbers that vary, are not what the other one is for."""
@@ -46,6 +50,8 @@ class Measured:
     """What the matcher says of itself: mean probability of its links, and of its traces."""
     check: Expectation | None = None
     check_cpu_s: float = 0.0
+    warmed_up: float = math.nan
+    """Exact paths of the transactions that began WARM_UP_S after the first call or later."""
     baselines: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Share of edges and of paths (end to end where there is a scope) that each baseline gets right."""
 
@@ -96,9 +102,13 @@ class RunSet:
             made = run.trace(captured, EvidenceMode[mode.upper()])
             spent = time.process_time() - begun
 
-            def judged(links: Table, made: run.Reconstruction = made) -> PathAccuracy:
+            def judged(
+                links: Table, begun_from_ns: int | None = None, made: run.Reconstruction = made
+            ) -> PathAccuracy:
                 tables = (made.calls, captured.connections, captured.addresses, links, names)
-                return accuracy.paths(accuracy.from_tables(*tables), true)
+                return accuracy.paths(accuracy.from_tables(*tables), true, begun_from_ns=begun_from_ns)
+
+            begin = int(made.calls["arrive_ns"][0]) if len(made.calls["arrive_ns"]) else 0
 
             found = Measured(
                 name=self.path.name,
@@ -112,6 +122,7 @@ class RunSet:
                 expected_edges=float(made.quality()["expected_edge_accuracy"]),
                 expected_paths=_expected_paths(made.links, made.traces),
                 **_checked(made.calls, _tables(made), captured.evidence, mode),
+                warmed_up=judged(made.links, begin + WARM_UP_S * 10**9).completeness,
             )
             if with_baselines and number == len(modes) - 1:
                 for name in CHEAP_BASELINES:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from baselines import BASELINES
 
 from accuracy.scenarios import BARS, CALIBRATION_BAR, SURE_BAR
-from accuracy.sets import Measured
+from accuracy.sets import WARM_UP_S, Measured
 
-HEAD = ("set", "evidence", "in flight", "calls", "edges %", "exact paths %", "end to end %", "wrong joins %")
-HEAD += ("calibration error", "sure edges", "wrong of those %", "bar", "CPU s")
+HEAD = ("set", "evidence", "in flight", "calls", "edges %", "exact paths %", f"after {WARM_UP_S} s %")
+HEAD += ("end to end %", "wrong joins %", "calibration error", "sure edges", "wrong of those %")
+HEAD += ("bar", "CPU s")
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -31,6 +32,7 @@ def accuracy_rows(measured: Sequence[Measured]) -> list[list[str]]:
             str(each.calls),
             percent(each.right / max(each.edges, 1)),
             percent(each.paths.completeness),
+            percent(each.warmed_up),
             percent(each.end_to_end),
             percent(each.wrong_joins),
             f"{each.paths.calibration_error:.4f}",
