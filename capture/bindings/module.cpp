@@ -38,6 +38,7 @@ py::dict codes() {
     flag["RESYNCHRONISED"] = message_flag::resynchronised;
     flag["SUSPICIOUS"] = message_flag::suspicious;
     flag["ANSWER_LOST"] = message_flag::answer_lost;
+    flag["SETUP"] = message_flag::setup;
     close["OPEN"] = number(CloseHow::open);
     close["FIN"] = number(CloseHow::fin);
     close["RST"] = number(CloseHow::rst);
