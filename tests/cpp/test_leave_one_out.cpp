@@ -8,10 +8,12 @@
 #include "content.hpp"
 #include "expect.hpp"
 #include "model.hpp"
+#include "request_rows.hpp"
 
 using namespace tapscope::match;
 using tapscope::test::expect;
 using tapscope::test::failures;
+using tapscope::test::RequestRows;
 
 namespace {
 
@@ -19,56 +21,26 @@ constexpr Time kMs = 1'000'000;
 constexpr std::int32_t kRequests = 400;
 
 // Requests one after the other, each with two calls of any classes.
-struct World {
-    std::vector<std::int32_t> parent_cls, child_cls, child_conn, parent_of;
-    std::vector<Time> arrive, answer, begin, end;
-    std::vector<std::uint8_t> answered;
-    std::vector<std::int64_t> no_tokens_p{0}, no_tokens_c{0};
+struct World : RequestRows {
     std::int32_t classes;
 
     World(std::int32_t n_classes, unsigned seed) : classes(n_classes) {
         std::mt19937 draw(seed);
         std::lognormal_distribution<> gap(0.0, 1.0);
         std::uniform_int_distribution<std::int32_t> cls(0, classes - 1);
+        const auto later = [&](Time at) { return at + static_cast<Time>(gap(draw) * kMs); };
         for (std::int32_t p = 0; p < kRequests; ++p) {
-            Time at = static_cast<Time>(p) * 100 * kMs;
-            arrive.push_back(at);
-            for (int k = 0; k < 2; ++k) {
-                at += static_cast<Time>(gap(draw) * kMs);
-                child_cls.push_back(cls(draw));
-                child_conn.push_back(0);
-                begin.push_back(at);
-                end.push_back(at += kMs);
-                parent_of.push_back(p);
-                no_tokens_c.push_back(0);
-            }
-            answer.push_back(at + static_cast<Time>(gap(draw) * kMs));
-            parent_cls.push_back(0);
-            answered.push_back(1);
-            no_tokens_p.push_back(0);
+            const Time came = static_cast<Time>(p) * 100 * kMs;
+            const Time first = later(came), second = later(first + kMs);
+            request(came, later(second + kMs));
+            for (const Time at : {first, second}) call(p, cls(draw), at, at + kMs, 0);
         }
-    }
-    Problem problem() const {
-        Problem out;
-        out.parents.cls = parent_cls;
-        out.parents.arrive = out.parents.request_end = arrive;
-        out.parents.response_begin = out.parents.depart = answer;
-        out.parents.answered = answered;
-        out.parents.tokens = {no_tokens_p, {}, {}};
-        out.parents.n_classes = 1;
-        out.children.cls = child_cls;
-        out.children.conn = child_conn;
-        out.children.begin = begin;
-        out.children.response_begin = out.children.end = end;
-        out.children.tokens = {no_tokens_c, {}, {}};
-        out.children.n_classes = classes;
-        return out;
     }
 };
 
 // The step from the first to the second call of request p. `taught`: p is one of those that teach.
 Model::Parts second_call(const World& world, std::int32_t p, bool taught) {
-    auto problem = world.problem();
+    auto problem = world.problem(world.classes);
     auto answered = world.answered;
     auto parent_of = world.parent_of;
     const std::int32_t first = 2 * p;

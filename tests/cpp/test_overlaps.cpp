@@ -7,10 +7,12 @@
 #include "content.hpp"
 #include "expect.hpp"
 #include "model.hpp"
+#include "request_rows.hpp"
 
 using namespace tapscope::match;
 using tapscope::test::expect;
 using tapscope::test::failures;
+using tapscope::test::RequestRows;
 
 namespace {
 
@@ -18,48 +20,15 @@ constexpr Time kMs = 1'000'000;
 constexpr std::int32_t kUsual = 0, kLater = 1, kBeside = 2, kPiped = 3, kClasses = 4;
 
 // Requests one after the other, each with a usual call and another one behind it.
-struct World {
-    std::vector<std::int32_t> parent_cls, child_cls, child_conn, parent_of;
-    std::vector<Time> arrive, depart, begin, end;
-    std::vector<std::uint8_t> answered;
-    std::vector<std::int64_t> no_tokens_p{0}, no_tokens_c{0};
-
+struct World : RequestRows {
     // The second call, which begins in the middle of the first or a while after it; on its connection or another one.
-    std::int32_t request(std::int32_t second, bool overlaps, bool same_connection) {
-        const auto p = static_cast<std::int32_t>(parent_cls.size());
-        const Time at = static_cast<Time>(p) * 20 * kMs;
-        parent_cls.push_back(0);
-        arrive.push_back(at);
-        depart.push_back(at + 10 * kMs);
-        answered.push_back(1);
-        no_tokens_p.push_back(0);
-        call(p, kUsual, at + kMs, 0);
-        call(p, second, at + (overlaps ? 2 : 4) * kMs, same_connection ? 0 : 1);
+    std::int32_t add(std::int32_t second, bool overlaps, bool same_connection) {
+        const Time at = static_cast<Time>(parent_cls.size()) * 20 * kMs;
+        const auto p = request(at, at + 10 * kMs);
+        call(p, kUsual, at + kMs, at + 3 * kMs, 0);
+        const Time begins = at + (overlaps ? 2 : 4) * kMs;
+        call(p, second, begins, begins + 2 * kMs, same_connection ? 0 : 1);
         return p;
-    }
-    void call(std::int32_t p, std::int32_t cls, Time at, std::int32_t conn) {
-        child_cls.push_back(cls);
-        child_conn.push_back(conn);
-        begin.push_back(at);
-        end.push_back(at + 2 * kMs);
-        parent_of.push_back(p);
-        no_tokens_c.push_back(0);
-    }
-    Problem problem() const {
-        Problem out;
-        out.parents.cls = parent_cls;
-        out.parents.arrive = out.parents.request_end = arrive;
-        out.parents.response_begin = out.parents.depart = depart;
-        out.parents.answered = answered;
-        out.parents.tokens = {no_tokens_p, {}, {}};
-        out.parents.n_classes = 1;
-        out.children.cls = child_cls;
-        out.children.conn = child_conn;
-        out.children.begin = begin;
-        out.children.response_begin = out.children.end = end;
-        out.children.tokens = {no_tokens_c, {}, {}};
-        out.children.n_classes = kClasses;
-        return out;
     }
 };
 
@@ -72,16 +41,16 @@ int main() {
         // As often as each other; the others follow as a rule.
         const int kind = i % 60;
         if (kind == 0) {
-            later = world.request(kLater, false, false);
+            later = world.add(kLater, false, false);
         } else if (kind == 1) {
-            beside = world.request(kBeside, true, false);
+            beside = world.add(kBeside, true, false);
         } else if (kind == 2) {
-            piped = world.request(kPiped, true, true);
+            piped = world.add(kPiped, true, true);
         } else {
-            world.request(kUsual, false, true);
+            world.add(kUsual, false, true);
         }
     }
-    const auto problem = world.problem();
+    const auto problem = world.problem(kClasses);
     Candidates candidates;
     find_candidates(problem, candidates);
     candidates.content.assign(candidates.parent.size(), 0.0f);
