@@ -9,7 +9,7 @@ namespace {
 constexpr double kOverlapShare = 0.05;  // of the steps of a class that overlap, from which on it fans out
 constexpr double kFewSteps = 8.0;       // steps that say "one after the other" before any is seen
 constexpr std::int8_t kMostBits = 32;
-constexpr double kDiscount = 0.9;  // as in cells.cpp
+constexpr double kDiscount = 0.9;  // of what was seen seldom; sets come more often than steps (cells.cpp)
 constexpr double kBackoff = 1.0;   // pseudo-steps that the chain lends to a set
 
 }  // namespace

@@ -33,9 +33,10 @@ void add(Histogram& into, const Histogram& from, double weight);
 
 // What a bin has of a histogram that is smoothed over its neighbours.
 inline double smoothed(const Histogram& counts, int bin) noexcept {
-    return 0.25 * counts[static_cast<std::size_t>(std::max(bin - 1, 0))] +
+    constexpr double kNextShare = (1 - kOwnShare) / 2;
+    return kNextShare * counts[static_cast<std::size_t>(std::max(bin - 1, 0))] +
            kOwnShare * counts[static_cast<std::size_t>(bin)] +
-           0.25 * counts[static_cast<std::size_t>(std::min(bin + 1, kGapBins - 1))];
+           kNextShare * counts[static_cast<std::size_t>(std::min(bin + 1, kGapBins - 1))];
 }
 // The probability of a bin that has this share of all gaps.
 inline double evened(double share) noexcept { return (1 - kUniformShare) * share + kUniformShare / kGapBins; }

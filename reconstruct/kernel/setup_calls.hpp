@@ -6,10 +6,10 @@
 // of whoever makes the next call on the connection, right behind them. So the row of such a call and the next one are one
 // row for the matcher, that begins with the first and is the second in everything else.
 //
-// Which calls open sessions, prepare statements and only ask for a sign of life is known from the protocol (MessageFlag.SETUP). What else comes at the
-// beginning of sessions (settings) is learned: classes of calls that come nowhere else. So is whether the node goes on by
-// itself: a middleware that prepares a statement for one request, and executes it for another, has answered somebody in
-// between every time.
+// Which calls open sessions, prepare statements and only ask for a sign of life is known from the protocol
+// (MessageFlag.SETUP). What else comes at the beginning of sessions (settings) is learned: classes of calls that come
+// nowhere else. So is whether the node goes on by itself: a middleware that prepares a statement for one request, and
+// executes it for another, has answered somebody in between every time.
 #pragma once
 
 #include <cstdint>
