@@ -7,6 +7,7 @@ import random
 from statistics import mean
 
 import numpy as np
+from many_statements import any_of_many_statements
 from one_node import MS, SECOND, US, World, score
 
 from tapscope.capture import _native
@@ -264,44 +265,14 @@ def test_what_is_prepared_by_a_request_of_its_own_is_not_joined():
     assert abs(told.edges - blind.edges) < 0.01
 
 
-def _any_of_many_statements(seed: int, statements: int, connections: int) -> World:
-    """Requests that ask up to six of so many statements in any order: hardly a step comes twice.
-
-    Each holds one of the connections until it is answered; with none, a call has one of its own.
-    """
-    draw = random.Random(seed)
-    world = World()
-    free_at = [0] * connections
-    now = 0.0
-    for _ in range(1200):
-        now += draw.expovariate(400) * SECOND
-        free = [each for each in range(connections) if free_at[each] < now]
-        if connections and not free:
-            continue
-        conn = draw.choice(free) if free else None
-        arrive = at = int(now)
-        calls = []
-        for _ in range(draw.randint(1, 6)):
-            begin = at + int(draw.lognormvariate(0.0, 0.8) * MS)
-            at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
-            calls.append((draw.randrange(statements), begin, at))
-        end = at + int(draw.lognormvariate(0.0, 0.8) * MS)
-        if conn is not None:
-            free_at[conn] = end
-        parent = world.serve(0, arrive, end)
-        for kind, begin, done in calls:
-            world.call(parent, kind, begin, done, conn)
-    return world
-
-
 def test_steps_that_hardly_come_twice_do_not_vouch_for_themselves():
-    held = score(_any_of_many_statements(seed=1, statements=300, connections=16), EvidenceMode.TIMING)
+    held = score(any_of_many_statements(1, 300, 16), EvidenceMode.TIMING)
     assert held.paths > 0.85
     sure = held.probability >= 0.99
     assert sure.mean() > 0.7
     assert held.right[sure].mean() > 0.98
     # On connections of their own nothing tells them apart, and it is said so.
-    blind = score(_any_of_many_statements(seed=1, statements=300, connections=0), EvidenceMode.TIMING)
+    blind = score(any_of_many_statements(1, 300, 0), EvidenceMode.TIMING)
     assert blind.edges < 0.5, "the world is too easy"
     assert (blind.probability >= 0.99).mean() < 0.1
     assert blind.probability.mean() < blind.edges + 0.25
