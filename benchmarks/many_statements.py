@@ -2,9 +2,9 @@
 
     python benchmarks/many_statements.py [--requests 2500]
 
-One simulated node (tests/many_statements.py), two seeds each, by times alone. With 16 pooled connections a
-request keeps one, which tells a lot; with none every call has its own, and hardly anything does. Prints
-Markdown.
+One simulated node (tests/statements_any_order.py), two seeds each, by times alone. With 16 pooled
+connections a request keeps one, which tells a lot; with none every call has its own, and hardly anything
+does. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from many_statements import any_of_many_statements
 from one_node import score
+from statements_any_order import any_of_many_statements
 
 from tapscope.store.codes import EvidenceMode
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 import runpy
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-
 from accuracy import table
 from accuracy.scenarios import FLOORS, MODES, RECORDINGS, Bar, Floor
 from accuracy.sets import Measured

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from simulator import APP, DB, simulate
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-
 from baselines import BASELINES, parents
 from baselines.node import Node
+from simulator import APP, DB, simulate
 
 MS = 1_000_000
 

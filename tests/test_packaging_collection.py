@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,3 +25,16 @@ def test_a_later_process_with_other_hashes_finds_the_same_names():
     first = names("1")
     assert len(first) > 1000
     assert first == names("2")
+
+
+def test_no_two_modules_that_tests_import_by_name_share_one():
+    """Of two files of one name the first on the path is found, and which one depends on who came before."""
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    where: dict[str, list[str]] = {}
+    for folder in options["pythonpath"]:
+        for entry in (ROOT / folder).iterdir():
+            module = entry.suffix == ".py" and not entry.stem.startswith("__")
+            if module or (entry / "__init__.py").exists():
+                where.setdefault(entry.stem, []).append(f"{folder}/{entry.name}")
+    assert {"simulator", "accuracy", "generated"} <= set(where)
+    assert {name: found for name, found in where.items() if len(found) > 1} == {}

@@ -7,8 +7,8 @@ import random
 from statistics import mean
 
 import numpy as np
-from many_statements import any_of_many_statements
 from one_node import MS, SECOND, US, World, score
+from statements_any_order import any_of_many_statements
 
 from tapscope.capture import _native
 from tapscope.reconstruct.match.lent import CONNECTION_NAME, lent_connections
