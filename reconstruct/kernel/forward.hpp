@@ -4,6 +4,9 @@
 // end must suit the parent's, too.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "chains.hpp"
 #include "lent.hpp"
 #include "model.hpp"
@@ -18,8 +21,11 @@ public:
             Nearness& nearness)
         : problem_(problem), candidates_(candidates), model_(model), lent_(lent), nearness_(nearness) {}
 
+    // How long a request waits before its first call, or who waits first: one of them tells whose a first call is.
+    enum class Starts : std::uint8_t { by_gap, in_order };
+
     // Into `chains`, which forget what they held. Nearness is told the steps.
-    void run(Chains& chains);
+    void run(Chains& chains, Starts starts = Starts::by_gap);
 
 private:
     const Problem& problem_;
@@ -27,6 +33,7 @@ private:
     const Model& model_;
     const Lent& lent_;
     Nearness& nearness_;
+    std::vector<float> in_queue_;  // of the requests that wait: what the child at hand is to them
 };
 
 }  // namespace tapscope::match

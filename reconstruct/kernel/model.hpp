@@ -79,6 +79,12 @@ public:
         return order_.rank(problem_, parent_of) ? Ranked::starts_and_ends : Ranked::ends;
     }
 
+    // Supposes an order of first calls: see StartOrder. Then rank() must follow.
+    void suppose_order(float nats) noexcept {
+        order_.suppose(nats);
+        ranked_by_.clear();
+    }
+
     // Decides by an assignment of the present rows which clock tells the gaps best: see WorkClock. Returns whether it is
     // another one than before; then an estimate must follow.
     bool choose_clock(const std::vector<std::int32_t>& parent_of);

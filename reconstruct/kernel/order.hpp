@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "gaps.hpp"
@@ -28,6 +29,9 @@ public:
     // Rows whose order is not known yet have no evidence.
     void forget_ranks() { arrival_rank_.clear(); }
 
+    // From here on, first come is supposed to be first served, by so many nats for each bucket; 0: as it was learned.
+    void suppose(float nats) noexcept { supposed_ = nats; }
+
     // Displacements are told apart in buckets: 0, and 1, 2, 3-4, 5-8, ... on either side.
     static constexpr int kBuckets = 17;
     // That of child c as first call of parent p; the middle before rank().
@@ -38,6 +42,7 @@ public:
     // Log ratio for child c being the first call of parent p, `gap` ns after its arrival; 0 before rank().
     float evidence(std::int32_t p, std::int32_t c, Time gap) const noexcept {
         if (arrival_rank_.empty()) return 0.0f;
+        if (supposed_ > 0) return -supposed_ * static_cast<float>(std::abs(place(p, c) - kBuckets / 2));
         return ratio_[gap_bin(gap) / kBinsPerGroup][place(p, c)];
     }
 
@@ -51,6 +56,7 @@ private:
     std::vector<std::int32_t> arrival_rank_, start_rank_;      // by parent, by child
     std::vector<std::int32_t> arrival_before_, start_before_;  // as ranked before
     std::vector<std::int32_t> first_;                          // first child of each parent, as ranked
+    float supposed_ = 0;
     std::array<Displaced, kGroups> habit_{};
     std::array<Displaced::Ratios, kGroups> ratio_{};
 };

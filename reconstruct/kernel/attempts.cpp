@@ -1,0 +1,111 @@
+// Other places to climb from, where no move gains and there may still be better assignments.
+#include "search.hpp"
+
+namespace tapscope::match {
+namespace {
+
+// What is left of all evidence where chains are scattered for another attempt: enough to keep what is plain.
+constexpr float kScatter = 0.15f;
+// Draws that cool down, because a climb from the first alone goes to the nearest summit.
+constexpr float kAnneal[] = {kScatter, 0.3f, 0.6f};
+constexpr int kQueueRounds = 8;
+constexpr float kInOrder = 2.0f;  // nats for each octave of places that a request is before or behind its own
+
+}  // namespace
+
+// Another attempt, from where `leave` leaves the chains. Its better pieces are taken.
+void Matcher::Search::attempt(Way leave) {
+    if (stop_) return;
+    const auto known = chains_.parent_of();
+    (this->*leave)();
+    climb(options_.max_sweeps);
+    chains_.restore(pieces_.best(known, chains_.parent_of()));
+    if (pieces_.gain() > 0) climb(options_.max_sweeps);
+}
+
+// A forward pass by a model that is good already. Sharp gaps would hold it where it has left the chains, as it knew
+// only the past: so at first they count for little.
+void Matcher::Search::set_out() {
+    forward_.run(chains_);
+    model_.temper(kToDoubt);
+    climb(2);
+    model_.temper(kToDecide);
+}
+
+// Where many requests wait before their first calls, the chains of all may be off, each with calls of requests before
+// and behind it, and none of them near another: every one by itself would lose far more than it can gain. So for a while
+// those who came first are supposed to go first, which leaves few ways to be off. If they do not, the pieces that come
+// of it score worse.
+void Matcher::Search::queue_up() {
+    forward_.run(chains_, Forward::Starts::in_order);
+    for (int round = 0; round < kQueueRounds && !stop_; ++round) {
+        const auto before = chains_.parent_of();
+        suppose_order(kInOrder);
+        model_.temper(kToDoubt);
+        climb(2);
+        model_.temper(kToDecide);
+        climb(4);
+        if (chains_.parent_of() == before) break;
+    }
+    suppose_order(0.0f);
+}
+
+void Matcher::Search::suppose_order(float nats) {
+    model_.suppose_order(nats);
+    model_.rank(chains_.parent_of());
+    chains_.forget();
+    nearness_.forget_starts();
+}
+
+// Where no pair of parents can gain, four may: what each of them lacks is with the next one. So the chains are drawn
+// again with most of the evidence set aside, and climb from there.
+void Matcher::Search::scatter() { draw_all(kScatter); }
+
+void Matcher::Search::anneal() {
+    for (const float evidence : kAnneal) draw_all(evidence);
+}
+
+// Draws the split of every pair once, by this part of all evidence.
+void Matcher::Search::draw_all(float evidence) {
+    split_.weigh_evidence(evidence);
+    move_.weigh(evidence);
+    for_pairs(Nearness::Whom::all, [&](std::int32_t p, std::int32_t q) {
+        if (move_.draw()) chains_.take(p, q, split_);
+    });
+    split_.weigh_evidence(1.0f);
+    move_.weigh(1.0f);
+}
+
+// A chain that has nothing to exchange with any other, and that content holds where it is, takes no part in attempts:
+// all its calls are certain meanwhile. Without such a call three chains may be one place off, and look quiet.
+// Returns the calls that are certain by content.
+std::vector<std::int32_t> Matcher::Search::settle_quiet() {
+    auto certain = candidates_.certain_parent;
+    nearness_.find(chains_, kReach, Nearness::Whom::open);
+    std::vector<std::uint8_t> quiet(problem_.parents.size(), 0);
+    for (std::size_t c = 0; c < certain.size(); ++c) {
+        if (certain[c] != kNone) quiet[certain[c]] = !nearness_.paired()[certain[c]];
+    }
+    for (const auto p : nearness_.near_nobody()) quiet[p] = 0;
+    for (std::size_t c = problem_.decided(); c < certain.size(); ++c) {
+        const auto p = chains_.parent_of()[c];
+        if (p != kNone && quiet[p]) candidates_.certain_parent[c] = p;
+    }
+    nearness_.narrow(quiet);
+    return certain;
+}
+
+void Matcher::Search::unsettle(const std::vector<std::int32_t>& certain) {
+    candidates_.certain_parent = certain;
+    nearness_.widen();
+}
+
+// Who waits and what lies idle is told anew, by the assignment as it is now.
+void Matcher::Search::rank() {
+    const auto ranked = model_.rank(chains_.parent_of());
+    if (ranked == Model::Ranked::none) return;
+    chains_.forget();
+    if (ranked == Model::Ranked::starts_and_ends) nearness_.forget_starts();
+}
+
+}  // namespace tapscope::match

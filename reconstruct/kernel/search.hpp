@@ -1,0 +1,111 @@
+// The search for the assignment of one stretch: what its parts share. assign.cpp is its course, climb.cpp the moves that
+// only gain, attempts.cpp the ways out of a place where none does.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "answer_length.hpp"
+#include "assign.hpp"
+#include "bound.hpp"
+#include "chains.hpp"
+#include "content.hpp"
+#include "exchange.hpp"
+#include "forward.hpp"
+#include "lent.hpp"
+#include "model.hpp"
+#include "nearness.hpp"
+#include "pair.hpp"
+#include "pair_move.hpp"
+#include "pieces.hpp"
+#include "probability.hpp"
+#include "random.hpp"
+#include "workers.hpp"
+
+namespace tapscope::match {
+
+inline constexpr float kReach = 8.0f;  // nats: see nearness.hpp
+// Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
+// their log densities count for less than the sum would say. The single best assignment wants most of what they say;
+// how sure it is wants much less. Of what the order of idle connections says, half is often that of the one other
+// that would change places, which says it again: that makes nobody surer.
+inline constexpr Temper kToDecide{0.7f, 1.0f}, kToDoubt{0.3f, 0.6f};
+
+class Matcher::Search {
+public:
+    Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
+           const std::atomic<bool>& stop);
+
+    Assignment run(const Problem& stretch, const std::vector<float>& idle);
+
+private:
+    using Way = void (Search::*)();
+
+    // The course of the search.
+    void learn();
+    void place();
+    void soften();
+    Draws decide();
+    Assignment weigh(const Draws& drawn);
+    double changed() const;
+    void reestimate();
+    void relearn();
+
+    // Moves that gain.
+    void climb(int max_sweeps, float reach = kReach);
+    bool exchange_chains();
+    bool adopt_or_leave();
+
+    // Draws.
+    void find_live_pairs();
+    void draw();
+
+    // Other places to climb from.
+    void attempt(Way leave);
+    void set_out();
+    void scatter();
+    void anneal();
+    void queue_up();
+    void suppose_order(float nats);
+    void draw_all(float evidence);
+    std::vector<std::int32_t> settle_quiet();
+    void unsettle(const std::vector<std::int32_t>& certain);
+    void rank();
+
+    // Calls visit(p, q) with the split loaded, for every pair that could exchange children in the present state.
+    template <class Visit>
+    void for_pairs(Nearness::Whom whom, Visit&& visit) {
+        nearness_.find(chains_, kReach, whom);
+        for (const auto& [p, q] : nearness_.pairs()) {
+            if (stop_) return;
+            if (split_.load(p, q, chains_.held(p), chains_.held(q))) visit(p, q);
+        }
+    }
+
+    Problem problem_;
+    const Options options_;
+    const std::atomic<bool>& stop_;
+    bool learned_ = false;
+    Candidates candidates_;
+    Lent lent_;
+    Workers workers_;
+    Content content_;
+    Bound bound_;
+    Model model_;
+    AnswerLength length_;
+    Random random_;
+    PairSplit split_;
+    PairMove move_;
+    ChainExchange exchange_;
+    Nearness nearness_;
+    Forward forward_;
+    Pieces pieces_;
+    Chains chains_;
+    Probabilities probabilities_;
+    std::vector<std::int32_t>
+        taught_by_;  // of a first stretch: the assignment that the model was learned from
+    std::vector<Pair> live_;
+};
+
+}  // namespace tapscope::match

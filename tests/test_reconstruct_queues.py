@@ -1,0 +1,63 @@
+"""Requests that wait in a queue for one of few slots, by times alone: which first call is whose?"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from statistics import mean
+
+import numpy as np
+from one_node import MS, SECOND, World, score
+
+from tapscope.store.codes import EvidenceMode
+
+
+def _queue_for_slots(seed: int, *, in_order: bool) -> World:
+    """Ten pages that begin alike, served by twelve slots, for which half a dozen requests wait at most times
+    and dozens at some; `in_order`: who came first gets the next one. Connections tell nothing."""
+    draw = random.Random(seed)
+    pages = [[0, 1, *draw.choices(range(2, 14), k=draw.randint(3, 6))] for _ in range(10)]
+    arrivals = []
+    now = 0.0
+    while now < 3 * SECOND:
+        now += draw.expovariate(180) * SECOND
+        arrivals.append(int(now))
+    world = World()
+    calls = []
+    free = [0] * 12
+    while arrivals:
+        at = heapq.heappop(free)
+        waiting = sum(arrive <= at for arrive in arrivals)
+        arrive = arrivals.pop(0 if in_order or waiting == 0 else draw.randrange(waiting))
+        at = max(at, arrive)
+        page = draw.randrange(10)
+        made = []
+        for statement in pages[page]:
+            begin = at + int(draw.lognormvariate(0.9, 0.6) * MS)
+            at = begin + int(draw.lognormvariate(1.5, 0.8) * MS)
+            made.append((begin, at, statement))
+        heapq.heappush(free, at)
+        request = world.serve(page, arrive, at + int(draw.lognormvariate(0.9, 0.6) * MS))
+        calls += [(begin, end, statement, request) for begin, end, statement in made]
+    used_until = [0] * 60
+    for begin, end, statement, request in sorted(calls):
+        conn = draw.choice([each for each, until in enumerate(used_until) if until <= begin])
+        used_until[conn] = end
+        world.call(request, statement, begin, end, conn)
+    return world
+
+
+def test_chains_that_a_queue_has_put_out_of_place_all_along_are_found():
+    """Each wrong chain by itself would lose a lot by a change. Without starts from the order of arrivals 0.58
+    of the edges were right, and of those of probability 0.99 one in fifteen was wrong."""
+    found = [score(_queue_for_slots(seed, in_order=True), EvidenceMode.TIMING) for seed in (2, 3)]
+    assert mean(each.edges for each in found) > 0.75
+    right = np.concatenate([each.right[each.probability >= 0.99] for each in found])
+    assert right.mean() > 0.97
+
+
+def test_a_queue_without_order_is_not_taken_for_one_with_it():
+    told = score(_queue_for_slots(seed=3, in_order=False), EvidenceMode.TIMING)
+    assert told.edges > 0.72
+    assert abs(told.probability.mean() - told.right.mean()) < 0.05
+    assert told.right[told.probability >= 0.99].mean() > 0.97
