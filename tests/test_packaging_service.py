@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import pwd
 import shlex
 import time
 from pathlib import Path
 
+import pytest
 from live_network import COMMAND, environment, let_others_through, network, stop, wait_for
+from systemd_space import systemd, why_not
 
 from tapscope.capture import read_spool
 
@@ -55,3 +58,31 @@ def test_the_command_of_the_unit_captures_with_that_right_alone(tmp_path: Path) 
     tables = read_spool(state / "tapscope/tap0.spool")
     assert int((tables.messages["kind"] == 0).sum()) == 40
     assert json.loads(out)["dropped_by_kernel"] == 0
+
+
+@pytest.mark.root
+@pytest.mark.skipif(
+    "TAPSCOPE_TEST_SYSTEMD" not in os.environ, reason="starts a systemd of its own: TAPSCOPE_TEST_SYSTEMD=1"
+)
+def test_systemd_runs_the_unit_with_all_that_it_forbids(tmp_path: Path) -> None:
+    if why_not():
+        pytest.skip(why_not())
+    name = "tapscope-capture@tap0"
+    with network() as net, systemd(net.server_space, UNIT, tmp_path) as system:
+        let_others_through(tmp_path)
+        system.ctl("start", name)
+        wait_for(lambda: (tmp_path / "tapscope/tap0.spool/manifest.json").exists())
+        assert system.shows(name, "ActiveState") == "active"
+        status = system.run("cat", f"/proc/{system.shows(name, 'MainPID')}/status")
+        said = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        time.sleep(0.5)
+        assert net.client(40).wait(timeout=30) == 0
+        time.sleep(0.5)
+        system.ctl("stop", name)
+        assert system.shows(name, "Result") == "success"
+        assert system.shows(name, "NRestarts") == "0"
+    assert set(said["Uid"].split()) == {"987"}
+    assert int(said["CapBnd"], 16) == 1 << 13, "CAP_NET_RAW and no other"
+    assert said["NoNewPrivs"] == "1"
+    tables = read_spool(tmp_path / "tapscope/tap0.spool")
+    assert int((tables.messages["kind"] == 0).sum()) == 40
