@@ -83,6 +83,7 @@ def test_systemd_runs_the_unit_with_all_that_it_forbids(tmp_path: Path) -> None:
         assert system.shows(name, "NRestarts") == "0"
     assert set(said["Uid"].split()) == {"987"}
     assert int(said["CapBnd"], 16) == 1 << 13, "CAP_NET_RAW and no other"
+    assert int(said["CapEff"], 16) == 0, "given up, as the interface is open"
     assert said["NoNewPrivs"] == "1"
     tables = read_spool(tmp_path / "tapscope/tap0.spool")
     assert int((tables.messages["kind"] == 0).sum()) == 40

@@ -260,10 +260,13 @@ def test_what_is_prepared_goes_with_the_call_that_it_was_prepared_for():
 
 
 def test_what_is_prepared_by_a_request_of_its_own_is_not_joined():
-    world = _prepared_once(seed=73, known=True, handed_on=True)
-    assert _share_with_the_next(world) < 0.95
-    blind = score(_prepared_once(seed=73, known=False, handed_on=True), EvidenceMode.TIMING)
-    assert abs(score(world, EvidenceMode.TIMING).edges - blind.edges) < 0.01
+    told, blind = (
+        [_prepared_once(seed, known=known, handed_on=True) for seed in (71, 72, 73)]
+        for known in (True, False)
+    )
+    assert all(_share_with_the_next(world) < 0.95 for world in told)
+    edges = [mean(score(world, EvidenceMode.TIMING).edges for world in worlds) for worlds in (told, blind)]
+    assert abs(edges[0] - edges[1]) < 0.03
 
 
 def test_steps_that_hardly_come_twice_do_not_vouch_for_themselves():
