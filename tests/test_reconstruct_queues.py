@@ -1,4 +1,4 @@
-"""Requests that wait in a queue for one of few slots, by times alone: which first call is whose?"""
+"""Requests that queue for slots or hold connections, by times alone: chains that are wrong in long rings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from statistics import mean
 
 import numpy as np
 from one_node import MS, SECOND, World, score
+from statements_any_order import any_of_many_statements
 
 from tapscope.store.codes import EvidenceMode
 
@@ -61,3 +62,12 @@ def test_a_queue_without_order_is_not_taken_for_one_with_it():
     assert told.edges > 0.72
     assert abs(told.probability.mean() - told.right.mean()) < 0.05
     assert told.right[told.probability >= 0.99].mean() > 0.97
+
+
+def test_rings_of_chains_that_are_each_cut_at_another_time_are_found():
+    """Requests that hold a connection and ask thirty statements in any order. Before exchanges were made that
+    lose at first (ejection.hpp), 0.90 of the edges were right, and 0.026 of the sure ones wrong."""
+    found = [score(any_of_many_statements(seed, 30, 16), EvidenceMode.TIMING) for seed in (1, 2, 3, 4)]
+    assert mean(each.edges for each in found) > 0.918
+    right = np.concatenate([each.right[each.probability >= 0.99] for each in found])
+    assert right.mean() > 0.982

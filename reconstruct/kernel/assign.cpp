@@ -12,9 +12,10 @@ constexpr float kFirstReach[] = {3.0f, 6.0f};
 constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
 constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
 constexpr int kAttempts = 2;         // of each kind, at the best assignment
-// Attempts to queue requests up, at most; and nats for each call that one gained, from which on another is worth it.
-constexpr int kQueues = 6;
-constexpr double kQueueGain = 0.004;
+// Attempts to queue requests up, and by rings of exchanges, at most; and nats for each call that one gained, from which
+// on another is worth it.
+constexpr int kQueues = 6, kRings = 6;
+constexpr double kWorthAnother = 0.004;
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
     Problem out;
@@ -40,6 +41,7 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
       nearness_(problem_, candidates_, model_, length_),
       forward_(problem_, candidates_, model_, lent_, nearness_),
       pieces_(problem_, candidates_, model_, length_),
+      ejection_(problem_, candidates_, model_, length_, nearness_, split_, stop_),
       chains_(candidates_),
       probabilities_(problem_, candidates_, chains_, nearness_, split_, move_, exchange_, options_.draws,
                      stop_) {}
@@ -104,15 +106,19 @@ void Matcher::Search::learn() {
     const auto follow = [&] {
         if (model_.choose_clock(chains_.parent_of()) || changed() > 0) reestimate();
     };
-    for (int round = 0; round < kQueues && !stop_; ++round) {
-        attempt(&Search::queue_up);
-        const bool worth_another =
-            pieces_.gain() > kQueueGain * static_cast<double>(problem_.children.size());
-        follow();
-        if (!worth_another) break;
-    }
+    const auto repeat = [&](Way leave, int most) {
+        for (int round = 0; round < most && !stop_; ++round) {
+            attempt(leave);
+            const bool worth_another =
+                pieces_.gain() > kWorthAnother * static_cast<double>(problem_.children.size());
+            follow();
+            if (!worth_another) break;
+        }
+    };
+    repeat(&Search::queue_up, kQueues);
     attempt(&Search::scatter);
     follow();
+    repeat(&Search::eject, kRings);
 }
 
 void Matcher::Search::place() {
@@ -147,6 +153,7 @@ Draws Matcher::Search::decide() {
     for (int round = 0; round < kAttempts; ++round) attempt(&Search::scatter);
     attempt(&Search::set_out);
     for (int round = 0; round < kAttempts; ++round) attempt(&Search::anneal);
+    attempt(&Search::eject);
     unsettle(certain);
     const auto best = chains_.parent_of();
     model_.temper(kToDoubt);

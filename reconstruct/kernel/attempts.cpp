@@ -65,6 +65,9 @@ void Matcher::Search::anneal() {
     for (const float evidence : kAnneal) draw_all(evidence);
 }
 
+// Rings of exchanges, each of which may begin with a loss.
+void Matcher::Search::eject() { ejection_.run(chains_, kReach); }
+
 // Draws the split of every pair once, by this part of all evidence.
 void Matcher::Search::draw_all(float evidence) {
     split_.weigh_evidence(evidence);

@@ -78,6 +78,14 @@ void Chains::restore(const std::vector<std::int32_t>& parent_of) {
     }
 }
 
+void Chains::restore(const std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>>& before) {
+    for (const auto& [p, chain] : before) {
+        held_[p].clear();
+        version_[p] = 0;
+        for (const auto c : chain) append(p, c);
+    }
+}
+
 std::vector<std::vector<std::int32_t>> Chains::orphans() const {
     std::vector<std::vector<std::int32_t>> out(held_.size());
     for (std::size_t c = 0; c < parent_of_.size(); ++c) {

@@ -33,6 +33,8 @@ public:
     // The split of a pair becomes the state.
     void take(std::int32_t p, std::int32_t q, const PairSplit& split);
     void restore(const std::vector<std::int32_t>& parent_of);
+    // The same for some parents, who have exchanged children among themselves only: each with the chain that it had.
+    void restore(const std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>>& before);
 
     // Children without a parent that each parent could have made, ascending.
     std::vector<std::vector<std::int32_t>> orphans() const;

@@ -34,9 +34,9 @@ bool PairSplit::load(std::int32_t p, std::int32_t q, const std::vector<std::int3
         held_by_[i] = from_q;
         // What a child that must stay adds to one split, it adds to all.
         content_[from_q][i] = 0.0f;
-        const float moved = content_[!from_q][i] = content_of(c, parent_[!from_q]);
+        const float moved = content_[!from_q][i] = content_of(c, !from_q);
         if (moved == kImpossible) continue;
-        content_[from_q][i] = content_of(c, parent_[from_q]);
+        content_[from_q][i] = content_of(c, from_q);
         lo_ = std::min(lo_, i);
         hi_ = i + 1;
     }
@@ -50,7 +50,8 @@ bool PairSplit::load(std::int32_t p, std::int32_t q, const std::vector<std::int3
     return true;
 }
 
-float PairSplit::content_of(std::int32_t c, std::int32_t p) const {
+float PairSplit::content_of(std::int32_t c, int side) const {
+    const auto p = parent_[side];
     const auto i = static_cast<std::size_t>(c);
     if (candidates_.certain(i)) return kImpossible;
     if (p == kNobody) return i < problem_.decided() ? kImpossible : 0.0f;
@@ -61,24 +62,25 @@ float PairSplit::content_of(std::int32_t c, std::int32_t p) const {
         return kImpossible;
     }
     const auto where = candidates_.find(i, p);
-    return where < 0 ? kImpossible : weight_ * candidates_.content[static_cast<std::size_t>(where)];
+    return where < 0 ? kImpossible : weight_[side] * candidates_.content[static_cast<std::size_t>(where)];
 }
 
 void PairSplit::build_lattice() {
     const auto side = [&](int x) {
         return Lattice::Side{parent_[x] == kNobody ? kNone : parent_[x], content_[x]};
     };
-    lattice_.build(model_, weight_, child_, held_by_, side(0), side(1));
+    lattice_.build(model_, weight_[0], child_, held_by_, side(0), side(1));
 }
 
 float PairSplit::step(int side, std::int32_t previous, std::int32_t next) const {
     const auto p = parent_[side];
-    return weight_ * (p == kNobody ? model_.orphan(next) : model_.step(p, previous, next));
+    const float score = p == kNobody ? model_.orphan(next) : model_.step(p, previous, next);
+    return weight_[side] * (usual_ == nullptr ? score : score - (*usual_)[static_cast<std::size_t>(next)]);
 }
 
 float PairSplit::finish(int side, std::int32_t last) const {
     const auto p = parent_[side];
-    return p == kNobody ? 0.0f : weight_ * model_.step(p, last, after_[side]);
+    return p == kNobody ? 0.0f : weight_[side] * model_.step(p, last, after_[side]);
 }
 
 void PairSplit::prepare() {

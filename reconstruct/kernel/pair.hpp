@@ -67,7 +67,16 @@ public:
     double share_of_loaded() const noexcept { return share_of_loaded_; }
 
     // How much all evidence counts in the splits that are loaded from now on, 0 to 1.
-    void weigh_evidence(float weight) noexcept { weight_ = weight; }
+    void weigh_evidence(float weight) noexcept {
+        weight_[0] = weight_[1] = weight;
+        usual_ = nullptr;
+    }
+    // From now on p is favoured: how well a split suits q counts `other` times as much. `usual`: by child, what its step
+    // is worth where it is now; each is judged by what it gains, else nobody who is favoured would want any.
+    void favour(float other, const std::vector<float>& usual) noexcept {
+        weight_[1] = other;
+        usual_ = &usual;
+    }
 
     std::uint64_t too_large() const noexcept { return too_large_; }
 
@@ -83,8 +92,8 @@ private:
     std::int32_t at(int side, std::size_t j) const noexcept {
         return j == lo_ ? before_[side] : child_[j - 1];
     }
-    // Content of c with p, or -inf where p is no candidate for it, or c is certain.
-    float content_of(std::int32_t c, std::int32_t p) const;
+    // Content of c with the parent of this side, or -inf where that is no candidate for it, or c is certain.
+    float content_of(std::int32_t c, int side) const;
 
     // The latest child is in chain x, the other chain ends in child j-1 (lo_: where it did before them).
     struct State {
@@ -122,7 +131,8 @@ private:
     std::vector<double> switch_weight_, finish_weight_, backward_[2];
     bool listed_ = false;  // one of the two fans out: the lattice answers
     Lattice lattice_;
-    float weight_ = 1.0f;
+    float weight_[2] = {1.0f, 1.0f};  // by side
+    const std::vector<float>* usual_ = nullptr;
     std::uint64_t too_large_ = 0;
 };
 

@@ -11,6 +11,7 @@
 #include "bound.hpp"
 #include "chains.hpp"
 #include "content.hpp"
+#include "ejection.hpp"
 #include "exchange.hpp"
 #include "forward.hpp"
 #include "lent.hpp"
@@ -67,6 +68,7 @@ private:
     void scatter();
     void anneal();
     void queue_up();
+    void eject();
     void suppose_order(float nats);
     void draw_all(float evidence);
     std::vector<std::int32_t> settle_quiet();
@@ -101,6 +103,7 @@ private:
     Nearness nearness_;
     Forward forward_;
     Pieces pieces_;
+    Ejection ejection_;
     Chains chains_;
     Probabilities probabilities_;
     std::vector<std::int32_t>

@@ -1,0 +1,133 @@
+#include "ejection.hpp"
+
+#include <algorithm>
+
+namespace tapscope::match {
+namespace {
+
+constexpr float kOther = 0.05f;   // how much it counts for a parent what an exchange costs the other one
+constexpr float kWorthIt = 0.5f;  // nats that a parent, or a ring, has to gain
+constexpr double kTooDear = -60.0, kTooDearToSettle = -40.0;  // nats that a ring may have cost on its way
+constexpr int kLongest = 16;                                  // exchanges in a row
+constexpr std::size_t kWays = 3;                              // that a ring may begin, from each parent
+constexpr int kSweeps = 2;         // among those who took part, where a ring has not gained
+constexpr float kChanged = 1e-3f;  // nats; below it an exchange is rounding
+
+}  // namespace
+
+void Ejection::run(Chains& chains, float reach) {
+    find_neighbours(chains, reach);
+    usual_.assign(problem_.children.size(), 0.0f);
+    for (std::int32_t p = 0; p < chains.parents(); ++p) {
+        if (offset_[p] < offset_[p + 1]) score(chains, p, &usual_);
+    }
+    for (std::int32_t p = 0; p < chains.parents() && !stop_; ++p) {
+        auto first = ways(chains, p, kNone);
+        first.resize(std::min(first.size(), kWays));
+        for (const auto& way : first) {
+            if (ring(chains, p, way.to)) break;
+        }
+    }
+}
+
+bool Ejection::ring(Chains& chains, std::int32_t start, std::int32_t second) {
+    before_.clear();
+    gain_ = 0;
+    auto p = start, q = second;
+    for (int length = 0; length < kLongest && exchange(chains, p, q, true); ++length) {
+        if (gain_ > kWorthIt || gain_ < kTooDear) break;
+        const auto& next = ways(chains, q, p);
+        if (next.empty()) break;
+        p = q;
+        q = next.front().to;
+    }
+    if (gain_ <= kWorthIt && gain_ > kTooDearToSettle && before_.size() > 2) settle(chains);
+    if (gain_ <= kWorthIt) {
+        chains.restore(before_);
+        return false;
+    }
+    for (const auto& [owner, chain] : before_) score(chains, owner, &usual_);
+    return true;
+}
+
+const std::vector<Ejection::Way>& Ejection::ways(const Chains& chains, std::int32_t p, std::int32_t from) {
+    ways_.clear();
+    split_.favour(kOther, usual_);
+    for (auto i = offset_[p]; i < offset_[p + 1]; ++i) {
+        const auto q = neighbour_[i];
+        if (q == from || !split_.load(p, q, chains.held(p), chains.held(q))) continue;
+        const float gain = split_.best();
+        if (gain > kWorthIt) ways_.push_back({gain, q});
+    }
+    split_.weigh_evidence(1.0f);
+    std::sort(ways_.begin(), ways_.end(), [](const Way& a, const Way& b) {
+        return a.gain > b.gain || (a.gain == b.gain && a.to < b.to);
+    });
+    return ways_;
+}
+
+bool Ejection::exchange(Chains& chains, std::int32_t p, std::int32_t q, bool favoured) {
+    if (favoured) split_.favour(kOther, usual_);
+    const bool gains = split_.load(p, q, chains.held(p), chains.held(q)) && split_.best() > kChanged;
+    split_.weigh_evidence(1.0f);
+    if (!gains) return false;
+    for (const auto owner : {p, q}) {
+        gain_ -= score(chains, owner);
+        const bool known = std::any_of(before_.begin(), before_.end(),
+                                       [&](const auto& other) { return other.first == owner; });
+        if (!known) before_.emplace_back(owner, chains.held(owner));
+    }
+    chains.take(p, q, split_);
+    for (const auto owner : {p, q}) gain_ += score(chains, owner);
+    return true;
+}
+
+void Ejection::settle(Chains& chains) {
+    const auto took_part = before_.size();
+    for (int sweep = 0; sweep < kSweeps; ++sweep) {
+        for (std::size_t k = 0; k < took_part; ++k) {
+            const auto p = before_[k].first;
+            for (auto i = offset_[p]; i < offset_[p + 1]; ++i) exchange(chains, p, neighbour_[i], false);
+        }
+    }
+}
+
+void Ejection::find_neighbours(const Chains& chains, float reach) {
+    nearness_.find(chains, reach, Nearness::Whom::all);
+    const auto asked = [&](const Pair& pair) {
+        return !model_.fans_out(pair.first) && !model_.fans_out(pair.second);
+    };
+    offset_.assign(static_cast<std::size_t>(chains.parents()) + 1, 0);
+    for (const auto& pair : nearness_.pairs()) {
+        if (!asked(pair)) continue;
+        ++offset_[pair.first + 1];
+        ++offset_[pair.second + 1];
+    }
+    for (std::size_t p = 1; p < offset_.size(); ++p) offset_[p] += offset_[p - 1];
+    neighbour_.resize(static_cast<std::size_t>(offset_.back()));
+    auto at = offset_;
+    for (const auto& pair : nearness_.pairs()) {
+        if (!asked(pair)) continue;
+        neighbour_[at[pair.first]++] = pair.second;
+        neighbour_[at[pair.second]++] = pair.first;
+    }
+}
+
+double Ejection::score(const Chains& chains, std::int32_t p, std::vector<float>* usual) const {
+    Tip tip;
+    double total = 0;
+    float answer = 0;
+    const bool judged = length_.judges(p);
+    for (const auto c : chains.held(p)) {
+        const auto where = candidates_.find(static_cast<std::size_t>(c), p);
+        const float step = model_.step(p, tip, c) + candidates_.content[static_cast<std::size_t>(where)];
+        if (usual != nullptr) (*usual)[static_cast<std::size_t>(c)] = step;
+        total += step;
+        model_.advance(p, tip, c);
+        if (judged) answer += length_.part(p, c);
+    }
+    total += model_.step(p, tip, kEnd);
+    return judged ? total + length_.score(p, answer) : total;
+}
+
+}  // namespace tapscope::match

@@ -1,0 +1,72 @@
+// Ejection chains: rings of exchanges that no pair of parents would begin.
+//
+// Where connections are held and requests wait for them, chains may be wrong in long rings: each has the head of one and
+// the tail of another, cut at different times, so that every exchange between two of them loses, and so does passing
+// whole chains on. So a parent takes what suits it best from another one, whatever that costs the other, which then does
+// the same with a third, and so on (Glover 1996), until all who took part are better off together. If they are not, those
+// who took part exchange what gains among them and their neighbours; if that does not help, everything is put back.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "answer_length.hpp"
+#include "chains.hpp"
+#include "model.hpp"
+#include "nearness.hpp"
+#include "pair.hpp"
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+class Ejection {
+public:
+    // Keeps references.
+    Ejection(const Problem& problem, const Candidates& candidates, const Model& model,
+             const AnswerLength& length, Nearness& nearness, PairSplit& split, const std::atomic<bool>& stop)
+        : problem_(problem),
+          candidates_(candidates),
+          model_(model),
+          length_(length),
+          nearness_(nearness),
+          split_(split),
+          stop_(stop) {}
+
+    // From every parent that could exchange children with one within `reach` nats (see Nearness). No chain is left worse
+    // than it was, all chains taken together.
+    void run(Chains& chains, float reach);
+
+private:
+    struct Way {
+        float gain = 0;
+        std::int32_t to = kNone;
+    };
+    // Runs a ring that begins with an exchange between these two; whether it gained.
+    bool ring(Chains& chains, std::int32_t start, std::int32_t second);
+    // The neighbours from which p would take something, the best ones first, `from` left out.
+    const std::vector<Way>& ways(const Chains& chains, std::int32_t p, std::int32_t from);
+    // The best split of a pair, by what suits p or (not `favoured`) both; whether anything changed.
+    bool exchange(Chains& chains, std::int32_t p, std::int32_t q, bool favoured);
+    void settle(Chains& chains);
+    void find_neighbours(const Chains& chains, float reach);
+    // Score of the chain of p. What its steps are worth goes into usual_ if asked.
+    double score(const Chains& chains, std::int32_t p, std::vector<float>* usual = nullptr) const;
+
+    const Problem& problem_;
+    const Candidates& candidates_;
+    const Model& model_;
+    const AnswerLength& length_;
+    Nearness& nearness_;
+    PairSplit& split_;
+    const std::atomic<bool>& stop_;
+    std::vector<std::int64_t> offset_;  // CSR of neighbours by parent
+    std::vector<std::int32_t> neighbour_;
+    std::vector<float> usual_;  // by child: what its step was worth before the ring
+    std::vector<Way> ways_;
+    std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> before_;  // chains of who takes part
+    double gain_ = 0;                                                         // of all who take part, so far
+};
+
+}  // namespace tapscope::match
