@@ -10,6 +10,7 @@ constexpr float kWorthIt = 0.5f;  // nats that a parent, or a ring, has to gain
 constexpr double kTooDear = -60.0, kTooDearToSettle = -40.0;  // nats that a ring may have cost on its way
 constexpr int kLongest = 16;                                  // exchanges in a row
 constexpr std::size_t kWays = 3;                              // that a ring may begin, from each parent
+constexpr std::size_t kSplits = 16;                           // for each way to begin, on average
 constexpr int kSweeps = 2;         // among those who took part, where a ring has not gained
 constexpr float kChanged = 1e-3f;  // nats; below it an exchange is rounding
 
@@ -21,7 +22,8 @@ void Ejection::run(Chains& chains, float reach) {
     for (std::int32_t p = 0; p < chains.parents(); ++p) {
         if (offset_[p] < offset_[p + 1]) score(chains, p, &usual_);
     }
-    for (std::int32_t p = 0; p < chains.parents() && !stop_; ++p) {
+    splits_left_ = kSplits * neighbour_.size();
+    for (std::int32_t p = 0; p < chains.parents() && splits_left_ > 0 && !stop_; ++p) {
         auto first = ways(chains, p, kNone);
         first.resize(std::min(first.size(), kWays));
         for (const auto& way : first) {
@@ -55,7 +57,8 @@ const std::vector<Ejection::Way>& Ejection::ways(const Chains& chains, std::int3
     split_.favour(kOther, usual_);
     for (auto i = offset_[p]; i < offset_[p + 1]; ++i) {
         const auto q = neighbour_[i];
-        if (q == from || !split_.load(p, q, chains.held(p), chains.held(q))) continue;
+        if (q == from || splits_left_ == 0 || !split_.load(p, q, chains.held(p), chains.held(q))) continue;
+        --splits_left_;
         const float gain = split_.best();
         if (gain > kWorthIt) ways_.push_back({gain, q});
     }
@@ -87,7 +90,9 @@ void Ejection::settle(Chains& chains) {
     for (int sweep = 0; sweep < kSweeps; ++sweep) {
         for (std::size_t k = 0; k < took_part; ++k) {
             const auto p = before_[k].first;
-            for (auto i = offset_[p]; i < offset_[p + 1]; ++i) exchange(chains, p, neighbour_[i], false);
+            for (auto i = offset_[p]; i < offset_[p + 1] && splits_left_ > 0; ++i, --splits_left_) {
+                exchange(chains, p, neighbour_[i], false);
+            }
         }
     }
 }

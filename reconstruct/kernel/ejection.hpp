@@ -34,8 +34,8 @@ public:
           split_(split),
           stop_(stop) {}
 
-    // From every parent that could exchange children with one within `reach` nats (see Nearness). No chain is left worse
-    // than it was, all chains taken together.
+    // From every parent that could exchange children with one within `reach` nats (see Nearness). All chains together
+    // score no worse behind it. Asks each pair a few times, on average: what is left then is not tried.
     void run(Chains& chains, float reach);
 
 private:
@@ -63,7 +63,8 @@ private:
     const std::atomic<bool>& stop_;
     std::vector<std::int64_t> offset_;  // CSR of neighbours by parent
     std::vector<std::int32_t> neighbour_;
-    std::vector<float> usual_;  // by child: what its step was worth before the ring
+    std::vector<float> usual_;     // by child: what its step was worth before the ring
+    std::size_t splits_left_ = 0;  // that may be asked for, so that the time is bounded
     std::vector<Way> ways_;
     std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> before_;  // chains of who takes part
     double gain_ = 0;                                                         // of all who take part, so far
