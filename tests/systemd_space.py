@@ -124,12 +124,23 @@ def systemd(network: str, unit: Path, state: Path) -> Iterator[Systemd]:
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-        time.sleep(0.5)
         for group in groups:
+            _remove(group)
+
+
+def _remove(group: Path) -> None:
+    """A control group and those below it, when the last of their processes have gone."""
+    end = time.monotonic() + 10
+    while group.exists():
+        try:
             for path in sorted(group.rglob("*"), reverse=True):
                 if path.is_dir():
                     path.rmdir()
             group.rmdir()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 def _first_process(process: subprocess.Popen[bytes]) -> int:
