@@ -70,7 +70,9 @@ def check_latest(run: RunFile, first: int, evidence: Table, options: TraceOption
     links |= {name: place(links[name]) for name in ("child", "parent", "runner_up")}
     trees["root"] = place(trees["root"])
     tree_calls = {"call": np.arange(len(ids)), "trace": at[whole]}
-    found = expectation(calls, links, trees, tree_calls, evidence, options.evidence)
+    found = expectation(
+        calls, links, trees, tree_calls, evidence, options.evidence, threads=options.match_threads
+    )
     run.set_meta("expected", None if found is None else found.as_json())
 
 

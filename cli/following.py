@@ -93,7 +93,10 @@ class _Steps:
         self._run, self._options = run, options
         self._growing = GrowingRun(run)
         self._live = Reconstructor(
-            options.evidence, min_probability=options.min_probability, same_nodes=options.same_nodes
+            options.evidence,
+            min_probability=options.min_probability,
+            same_nodes=options.same_nodes,
+            threads=options.match_threads,
         )
         self._session = 0
         self._latest: deque[tuple[int, Table]] = deque()

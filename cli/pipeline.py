@@ -54,6 +54,8 @@ class TraceOptions:
     """Groups of addresses that are one server each."""
     match: bool = True
     """False: calls are left without parents, for what needs no transactions."""
+    match_threads: int = 0
+    """That match, each one node; 0: one per core. Not stored: the links are the same for any number."""
 
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
@@ -125,7 +127,7 @@ def trace(
             made = reconstruct(run, captured, options, progress)
             done("reconstruct")
             if options.self_check:
-                store_expectation(run, made, made.calls, captured.evidence, options.evidence)
+                store_expectation(run, made, made.calls, captured.evidence, options, progress)
                 done("self-check")
         for folder in found.host_folders:
             from tapscope.hostmon.load import load_host_files
@@ -244,6 +246,7 @@ def reconstruct(
         options.evidence if options.match else None,
         min_probability=options.min_probability,
         same_nodes=options.same_nodes,
+        threads=options.match_threads,
         progress=told(progress, "matching calls"),
     )
     store_reconstruction(run, made, captured.connections, options)
@@ -264,6 +267,7 @@ def _by_threads(
         match_rest=rest,
         min_probability=options.min_probability,
         same_nodes=options.same_nodes,
+        threads=options.match_threads,
     )
     store_reconstruction(run, found.made, captured.connections, options)
     lost = sum(process.lost for process in logs.processes)
@@ -299,14 +303,25 @@ def store_expectation(
     made: Reconstruction,
     calls: Table,
     evidence: Table,
-    mode: EvidenceMode,
+    options: TraceOptions,
+    progress: Progress | None = None,
     callers: Table | None = None,
 ) -> None:
     """Store what accuracy is to be expected (meta expected; null when too little is sure). `calls`: as the
     matcher got them; `callers`: times by the callers' clocks, where they have their own."""
     from tapscope.reconstruct.self_check import expectation
 
-    found = expectation(calls, made.links, made.traces, made.trace_calls, evidence, mode, callers)
+    found = expectation(
+        calls,
+        made.links,
+        made.traces,
+        made.trace_calls,
+        evidence,
+        options.evidence,
+        callers,
+        threads=options.match_threads,
+        progress=told(progress, "matching a sample again"),
+    )
     run.set_meta("expected", None if found is None else found.as_json())
 
 

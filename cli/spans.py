@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tapscope import __version__
@@ -45,6 +46,7 @@ def trace(
             read,
             given,
             min_probability=options.min_probability,
+            threads=options.match_threads,
             progress=pipeline.told(progress, "matching calls"),
         )
         pipeline.store_reconstruction(run, made, given.connections, options)
@@ -55,7 +57,9 @@ def trace(
         if options.self_check and not read.parent_id:  # else nothing was matched
             begun = time.monotonic()
             calls = span_tables.matched_calls(read, given)
-            pipeline.store_expectation(run, made, calls, empty("evidence"), EvidenceMode.TIMING, given.made)
+            by_time = replace(options, evidence=EvidenceMode.TIMING)
+            nothing = empty("evidence")
+            pipeline.store_expectation(run, made, calls, nothing, by_time, progress, given.made)
             seconds["self-check"] = round(time.monotonic() - begun, 3)
             run.set_meta("stage", "self-check")
         run.set_meta("seconds", seconds)

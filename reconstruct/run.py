@@ -49,11 +49,12 @@ def trace(
     *,
     min_probability: float = 0.0,
     same_nodes: Sequence[Sequence[str]] = (),
+    threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reconstruction:
-    """Rebuild calls, links and traces from captured messages. `progress(done, total)` counts nodes. Without a
-    `mode` nothing is matched: calls whose client serves others are of unknown origin. `same_nodes`: groups of
-    addresses that are one server each."""
+    """Rebuild calls, links and traces from captured messages. Without a `mode` nothing is matched: calls
+    whose client serves others are of unknown origin. `same_nodes`: groups of addresses that are one server
+    each. `threads`, `progress`: of the matching, see `links`."""
     calls = pair.calls(tables.connections, tables.messages)
     found = topology.find(calls, tables.connections, tables.addresses, same_nodes)
     if mode is None:
@@ -63,6 +64,7 @@ def trace(
         tables.evidence,
         mode,
         min_probability=min_probability,
+        threads=threads,
         progress=progress,
         gone_ns=unseen.gone_by(found.calls, tables.connections),
     )

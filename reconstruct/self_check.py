@@ -17,12 +17,15 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.reconstruct.match.links import links
+from tapscope.reconstruct.match.lent import lent_connections
+from tapscope.reconstruct.match.links import Unlinked, links_of
 from tapscope.reconstruct.traces import traces
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
@@ -86,21 +89,35 @@ def expectation(
     evidence: Table,
     mode: EvidenceMode,
     made: Table | None = None,
+    *,
+    threads: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Expectation | None:
     """Expected accuracy of the links `found` with their traces `trees`, `tree_calls`; None when too few
-    transactions are sure. `made`: times by the callers' clocks, as `links` takes them."""
+    transactions are sure. `made`, `threads`, `progress`: as `links` takes them."""
     joined = found["kind"] == LinkKind.LINKED
+    calls = {**calls, "conn": lent_connections(calls, evidence)}
     run = _Run(calls, made, found, trees, tree_calls)
     if not joined.any() or len(run.stand_ins) < LEAST_TRACES:
         return None
     most = min(max(int(SAMPLE_SHARE * len(calls["conn"])), SAMPLE_CALLS[0]), SAMPLE_CALLS[1])
-    once = run.staged(run.stretches(most, PIECES), evidence, mode)
+    stages = [run.staged(run.stretches(most, PIECES)), run.staged(run.stretches(most // 4, PIECES, layers=2))]
+    again = links_of(
+        [
+            Unlinked(stage.calls, evidence, stage.made, lent=stage.calls["conn"])
+            for stage in stages
+            if stage is not None
+        ],
+        mode,
+        threads=threads,
+        progress=progress,
+    )
+    once, twice = (None if stage is None else stage.judged(again.pop(0)[0]) for stage in stages)
     if once is None:
         return None
     edges = float(found["probability"][joined].mean())
     whole = found["kind"][trees["root"]] == LinkKind.ROOT
     paths = float(trees["probability"][whole].mean())
-    twice = run.staged(run.stretches(most // 4, PIECES, layers=2), evidence, mode)
     edges = _put_right(edges, once.edges_claimed, once.edges_found)
     paths = _put_right(paths, once.paths_claimed, once.paths_found)
     return Expectation(
@@ -124,6 +141,38 @@ def _crowded(expected: float, once: float, twice: float) -> float:
     return max(1.0 - max(growth, 1.0) * (1.0 - expected), 0.0)
 
 
+@dataclass(frozen=True)
+class _Stage:
+    """A sample staged anew: its calls (`made`: by the callers' clocks), the true parent of each (row, -1
+    none), and the transaction that each plays in."""
+
+    calls: Table
+    made: Table | None
+    parent: Ints
+    play: Ints
+    plays: int
+
+    def judged(self, again: Table) -> Staged | None:
+        """What was right of the links that were found without the true ones."""
+        trees, _ = traces(self.calls, again, self.made)
+        edge = self.parent >= 0
+        right = again["parent"] == self.parent
+        joined = edge & (again["kind"] == LinkKind.LINKED)
+        if not joined.any():
+            return None
+        whole = np.ones(self.plays, dtype=bool)
+        whole[self.play[~right]] = False
+        complete = again["kind"][trees["root"]] == LinkKind.ROOT
+        return Staged(
+            calls=len(self.parent),
+            transactions=self.plays,
+            edges_claimed=float(again["probability"][joined].mean()),
+            edges_found=float(right[joined].mean()),
+            paths_claimed=float(trees["probability"][complete].mean()) if complete.any() else 0.0,
+            paths_found=float(whole.mean()),
+        )
+
+
 class _Run:
     """The transactions of a run: where they begin, how long they last, which of them are sure."""
 
@@ -131,6 +180,7 @@ class _Run:
         self, calls: Table, made: Table | None, found: Table, trees: Table, tree_calls: Table
     ) -> None:
         self._calls = calls
+        self._given_back = _given_back(calls, found["parent"])
         self._made = made
         self._parent: Ints = found["parent"]
         of_trace = np.argsort(tree_calls["trace"], kind="stable")
@@ -167,8 +217,8 @@ class _Run:
                 shift[-1] += int(self.begin_ns[here[0]] - self.begin_ns[rows[base][0]])
         return np.concatenate(rows), np.concatenate(shift)
 
-    def staged(self, sample: tuple[Ints, Ints], evidence: Table, mode: EvidenceMode) -> Staged | None:
-        """Match a sample again with stand-ins; None when there are too few of them."""
+    def staged(self, sample: tuple[Ints, Ints]) -> _Stage | None:
+        """A sample with stand-ins; None when there are too few of them."""
         places, shift = sample
         actor = self._cast(places)
         played = actor >= 0
@@ -194,26 +244,9 @@ class _Run:
             for name in _TIMES if table is not None else ():
                 assert table is not None
                 table[name] = np.where(table[name] < 0, table[name], table[name] + delay)
-        calls["conn"] = _connections(calls, parent, play)
+        calls["conn"] = _connections(calls, parent, play, self._given_back[rows])
 
-        again, _ = links(calls, evidence, mode, made=made)
-        trees, _ = traces(calls, again, made)
-        edge = parent >= 0
-        right = again["parent"] == parent
-        joined = edge & (again["kind"] == LinkKind.LINKED)
-        if not joined.any():
-            return None
-        whole = np.ones(len(actor), dtype=bool)
-        whole[play[~right]] = False
-        complete = again["kind"][trees["root"]] == LinkKind.ROOT
-        return Staged(
-            calls=len(rows),
-            transactions=len(actor),
-            edges_claimed=float(again["probability"][joined].mean()),
-            edges_found=float(right[joined].mean()),
-            paths_claimed=float(trees["probability"][complete].mean()) if complete.any() else 0.0,
-            paths_found=float(whole.mean()),
-        )
+        return _Stage(calls, made, parent, play, len(actor))
 
     def _cast(self, places: Ints) -> Ints:
         """Who stands in for whom: a sure transaction of the same class and about the same length, but never
@@ -240,10 +273,32 @@ class _Run:
         return actor
 
 
-def _connections(calls: Table, parent: Ints, play: Ints) -> NDArray[np.int32]:
+class _GivenBack(IntEnum):
+    """When the connection of a call was free for another parent's calls."""
+
+    NEVER = 0
+    AT_ITS_END = 1
+    AT_THE_ANSWER = 2
+
+
+def _given_back(calls: Table, parent: Ints) -> NDArray[np.uint8]:
+    """By call: its connection was not used again, or only when its parent had answered, or before."""
+    order = np.lexsort((calls["arrive_ns"], calls["conn"], calls["server_node"], calls["client_node"]))
+    row, after = order[:-1], order[1:]
+    here = np.ones(len(row), dtype=bool)
+    for name in ("conn", "server_node", "client_node"):
+        here &= calls[name][row] == calls[name][after]
+    answer = np.where(parent >= 0, calls["depart_ns"][parent], -1)
+    held = (parent[row] != parent[after]) & (calls["arrive_ns"][after] >= answer[row])
+    out = np.full(len(parent), _GivenBack.NEVER, dtype=np.uint8)
+    out[row[here]] = np.where(held, _GivenBack.AT_THE_ANSWER, _GivenBack.AT_ITS_END)[here]
+    return out
+
+
+def _connections(calls: Table, parent: Ints, play: Ints, given_back: NDArray[np.uint8]) -> Ints:
     """Connections for calls that were moved: calls that followed each other for one parent on one connection
-    still do, and no connection has two calls at once. A connection that is free is used before a new one is
-    opened, the one that was given back first before others."""
+    still do, no connection has two calls at once, and each is held as long as it was (_given_back). One that
+    is free is used before a new one is opened, the one that was given back first before others."""
     count = len(parent)
     end = np.where(calls["depart_ns"] < 0, calls["request_end_ns"], calls["depart_ns"])
     client, server = calls["client_node"].astype(np.int64), calls["server_node"].astype(np.int64)
@@ -257,19 +312,24 @@ def _connections(calls: Table, parent: Ints, play: Ints) -> NDArray[np.int32]:
     holds = int(hold[-1]) + 1 if count else 0
     first = np.flatnonzero(~follows)
     begin = calls["arrive_ns"][order[first]]
+    last = np.append(first[1:], count)[:holds] - 1
     until = np.maximum.reduceat(end[order], first) if holds else end[:0]
+    above, kept = parent[order[last]], given_back[order[last]]
+    answer = np.where(above >= 0, calls["depart_ns"][above], -1)
+    until = np.where(kept == _GivenBack.AT_THE_ANSWER, np.maximum(until, answer), until)
     link = client[order[first]] << 32 | (server[order[first]] & 0xFFFFFFFF)
-    found = np.zeros(holds, dtype=np.int32)
-    given_back: dict[int, list[tuple[int, int]]] = {}
+    found = np.zeros(holds, dtype=np.int64)
+    free: dict[int, list[tuple[int, int]]] = {}
     opened = 0
     for each in np.argsort(begin, kind="stable").tolist():
-        waiting = given_back.setdefault(int(link[each]), [])
+        waiting = free.setdefault(int(link[each]), [])
         if waiting and waiting[0][0] < begin[each]:
             conn = heapq.heappop(waiting)[1]
         else:
             conn, opened = opened, opened + 1
-        heapq.heappush(waiting, (int(until[each]), conn))
+        if kept[each] != _GivenBack.NEVER:
+            heapq.heappush(waiting, (int(until[each]), conn))
         found[each] = conn
-    out = np.zeros(count, dtype=np.int32)
+    out = np.zeros(count, dtype=np.int64)
     out[order] = found[hold]
     return out

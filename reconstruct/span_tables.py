@@ -92,6 +92,7 @@ def trace(
     given: SpanTables,
     *,
     min_probability: float = 0.0,
+    threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reconstruction:
     """Links and traces of a span table, each node by its own clock only. Services are nodes. Annotated spans
@@ -107,8 +108,9 @@ def trace(
             empty("evidence"),
             EvidenceMode.TIMING,
             min_probability=min_probability,
-            progress=progress,
             made=made,
+            threads=threads,
+            progress=progress,
         )
         lost = (found["kind"] == LinkKind.ROOT) & serving & (made["arrive_ns"] < 0)
         found["kind"][lost] = LinkKind.UNKNOWN

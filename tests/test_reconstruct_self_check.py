@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import span_sets
 from cli_program import CAPTURE, tapscope
-from simulator import Simulation, simulate
+from simulator import DB, Simulation, simulate
 
+from tapscope.capture._native import slot_of_name
 from tapscope.reconstruct import self_check
+from tapscope.reconstruct.match.lent import CONNECTION_NAME, lent_connections
 from tapscope.reconstruct.match.links import links
 from tapscope.reconstruct.traces import traces
-from tapscope.store.codes import EvidenceMode, LinkKind
+from tapscope.store.codes import EvidenceMode, LinkKind, Protocol
 from tapscope.store.runfile import RunFile
 from tapscope.store.tables import Table
 
@@ -121,7 +123,8 @@ def test_moved_calls_hold_their_connections_as_before_and_share_none(busy):
     rows = np.flatnonzero(calls["depart_ns"] >= 0)
     parent = np.where(parent[rows] >= 0, np.searchsorted(rows, parent[rows]), -1)
     some = {name: values[rows] for name, values in calls.items()}
-    conn = self_check._connections(some, parent, np.zeros(len(rows), dtype=np.int64))
+    given_back = self_check._given_back(some, parent)
+    conn = self_check._connections(some, parent, np.zeros(len(rows), dtype=np.int64), given_back)
     for each in np.unique(conn).tolist():
         here = np.flatnonzero(conn == each)
         here = here[np.argsort(some["arrive_ns"][here], kind="stable")]
@@ -133,6 +136,65 @@ def test_moved_calls_hold_their_connections_as_before_and_share_none(busy):
     follows &= some["server_node"][order[1:]] == some["server_node"][order[:-1]]
     assert follows.any()
     assert (conn[order[1:]] == conn[order[:-1]])[follows].all()
+
+
+def _one_request(until: int, conn: int, other: int | None) -> tuple[Table, np.ndarray]:
+    """A request that is answered at `until` with a call on `conn` from 20 to 30, and a later one with a call
+    on `conn` that begins at `other`; and their parents."""
+    rows = [(0, until, 1, 0, 1), (20, 30, conn, 1, 2)]
+    parent = [-1, 0]
+    if other is not None:
+        rows += [(1, 200, 2, 0, 1), (other, other + 5, conn, 1, 2)]
+        parent += [-1, 2]
+    names = ("arrive_ns", "depart_ns", "conn", "client_node", "server_node")
+    calls = {name: np.array([row[at] for row in rows]) for at, name in enumerate(names)}
+    calls["request_end_ns"] = calls["arrive_ns"]
+    return calls, np.array(parent)
+
+
+@pytest.mark.parametrize(
+    ("other", "kind", "shared"),
+    [
+        (None, self_check._GivenBack.NEVER, False),
+        (40, self_check._GivenBack.AT_ITS_END, True),
+        (110, self_check._GivenBack.AT_THE_ANSWER, False),
+    ],
+)
+def test_a_connection_is_held_as_long_as_it_was(other, kind, shared):
+    calls, parent = _one_request(until=100, conn=7, other=other)
+    given_back = self_check._given_back(calls, parent)
+    assert given_back[1] == kind
+    # The same request twice, 60 later: its first connection is free by then, or is not.
+    twice = {name: np.concatenate([calls[name][:2]] * 2) for name in calls}
+    for name in ("arrive_ns", "depart_ns", "request_end_ns"):
+        twice[name][2:] += 60
+    again = np.array([-1, 0, -1, 2])
+    conn = self_check._connections(twice, again, np.array([0, 0, 1, 1]), np.tile(given_back[:2], 2))
+    assert (conn[1] == conn[3]) == shared
+
+
+def test_connections_that_calls_name_are_given_out_anew_like_others():
+    world = simulate(seed=19, users=40, seconds=6.0)
+    calls, evidence = dict(world.tables["calls"]), world.tables["evidence"]
+    sql = calls["server_node"] == DB
+    calls["protocol"] = np.where(sql, np.uint8(Protocol.AVATICA), calls["protocol"])
+    names = np.flatnonzero(sql)
+    slot = np.full(len(names), slot_of_name(CONNECTION_NAME), dtype=evidence["slot"].dtype)
+    told = {"message": calls["request"][names], "slot": slot, "hash": calls["conn"][names] + 1}
+    named = {
+        name: np.concatenate([values, told.get(name, np.zeros(len(names))).astype(values.dtype)])
+        for name, values in evidence.items()
+    }
+    shared = {**calls, "conn": np.where(sql, 1, calls["conn"])}
+    lent = {**calls, "conn": lent_connections(shared, named)}
+    made, _ = links(shared, named, EvidenceMode.TIMING)
+    for name, values in links(lent, evidence, EvidenceMode.TIMING)[0].items():
+        np.testing.assert_array_equal(made[name], values)
+    trees = traces(calls, made)
+    by_name = self_check.expectation(shared, made, *trees, named, EvidenceMode.TIMING)
+    by_number = self_check.expectation(lent, made, *trees, evidence, EvidenceMode.TIMING)
+    assert by_name is not None
+    assert by_name == by_number
 
 
 def test_trace_prints_and_stores_what_to_expect_unless_told_not_to(tmp_path):

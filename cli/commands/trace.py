@@ -106,6 +106,13 @@ from tapscope.store.codes import EvidenceMode
     show_default=True,
     help="Match a sample again with known parents, for the accuracy to expect.",
 )
+@click.option(
+    "--match-threads",
+    type=click.IntRange(0, 256),
+    default=0,
+    show_default=True,
+    help="Threads that match, each one node; 0: as many as there are cores. The result is the same.",
+)
 @click.option("--force", is_flag=True, help="Replace the run file if it exists.")
 @JSON
 def trace(
@@ -128,6 +135,7 @@ def trace(
     match_rest: bool,
     match: bool,
     self_check: bool,
+    match_threads: int,
     force: bool,
     as_json: bool,
 ) -> int:
@@ -180,6 +188,7 @@ def trace(
         match_rest,
         same_nodes,
         match,
+        match_threads,
     )
     with progress_bar() as progress:
         if spans:

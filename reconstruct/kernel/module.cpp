@@ -46,7 +46,8 @@ void same_length(std::size_t got, std::size_t expected, const char* what) {
     }
 }
 
-// Runs `work` in a thread of its own, so that Ctrl-C can stop it: then `stop` is set, and Python's error thrown.
+// Runs `work` in a thread of its own, so that Ctrl-C can stop it: then `stop` is set, and Python's error thrown. Signals
+// are the main thread's: what others have begun is stopped by Stream::stop.
 template <class Work>
 void interruptibly(std::atomic<bool>& stop, Work&& work) {
     auto done = std::async(std::launch::async, work);
@@ -135,6 +136,8 @@ public:
         interruptibly(stop_, [&] { stream_.finish(); });
     }
 
+    void stop() { stop_ = true; }
+
     py::dict take() {
         auto links = stream_.take();
         py::dict out;
@@ -202,6 +205,8 @@ PYBIND11_MODULE(_kernel, module) {
         .def("advance", &Stream::advance, py::arg("now"),
              "All rows that begin before `now` (ns) were pushed: matches what this decides.")
         .def("finish", &Stream::finish, "No more rows will come: matches the rest.")
+        .def("stop", &Stream::stop,
+             "Called from another thread: what is matched ends soon, and says nothing. For good.")
         .def("take", &Stream::take,
              "Links that were not taken yet, of consecutive children as pushed: parent, runner_up (i64, "
              "parents\n"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from tapscope.reconstruct import _kernel
 from tapscope.reconstruct.live.held import NEVER_NS, Ids
+from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.match.lent import lent_connections
 from tapscope.reconstruct.match.node import (
     TokenIndex,
@@ -47,9 +50,11 @@ class _Node:
 class Matching:
     """Links of calls, a bounded time after the calls were settled."""
 
-    def __init__(self, mode: EvidenceMode, **options: int) -> None:
-        """`options`: those of NodeStream."""
+    def __init__(self, mode: EvidenceMode, *, threads: int = 0, **options: int) -> None:
+        """At most `threads` nodes are matched beside each other (0: one per core). `options`: those of
+        NodeStream."""
         self._mode, self._options = mode, options
+        self._crew = Crew(threads)
         self._nodes: dict[int, _Node] = {}
         self._begin_ns: int | None = None
         self._first: list[tuple[Ids, Ids, int]] = []
@@ -82,6 +87,7 @@ class Matching:
                 first = int(np.argmax((served == number) | (made == number)))
                 early = answers_early(calls["protocol"][parents])
                 self._nodes[number] = _Node(int(calls["arrive_ns"][first]), early, self._options)
+                self._crew.watch(self._nodes[number].stream)
         alone = ~np.isin(made, list(self._nodes)) & (made >= 0)
         out.append(_links(ids[alone], LinkKind.ROOT))
         for number, node in self._nodes.items():
@@ -101,7 +107,9 @@ class Matching:
                 node.parent_arrive = np.concatenate([node.parent_arrive, calls["arrive_ns"][parents]])
                 node.children = np.concatenate([node.children, ids[children]])
                 node.begin = np.concatenate([node.begin, calls["arrive_ns"][children]])
-            out.append(self._decide(node))
+        nodes = list(self._nodes.values())
+        answers = self._crew.run([partial(self._answer, node) for node in nodes])
+        out += [self._decided(node, answer) for node, answer in zip(nodes, answers, strict=True)]
         return {c.name: np.concatenate([part[c.name] for part in out]) for c in TABLES["links"]}
 
     def frontier(self, nodes: Ids) -> Ids:
@@ -131,12 +139,15 @@ class Matching:
             out.append(ids[begin_ns <= (self._begin_ns or 0) + self._nodes[node].longest_ns])
         return np.unique(np.concatenate(out))
 
-    def _decide(self, node: _Node) -> Table:
+    def _answer(self, node: _Node) -> Table:
+        """What the kernel decides of a node by now; nothing of the others is touched."""
         if self._frontier_ns >= NEVER_NS:
             node.stream.finish()
         else:
             node.stream.advance(self._frontier_ns - node.base)
-        answer = node.stream.take()
+        return node.stream.take()
+
+    def _decided(self, node: _Node, answer: Table) -> Table:
         count = len(answer["parent"])
         if not count:
             return empty("links")

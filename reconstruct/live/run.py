@@ -51,11 +51,12 @@ class Reconstructor:
         min_probability: float = 0.0,
         same_nodes: Sequence[Sequence[str]] = (),
         first_ns: int = FIRST_NS,
+        threads: int = 0,
         **options: int,
     ) -> None:
-        """`first_ns`: FIRST_NS, for tests. `options`: those of the kernel's NodeStream."""
+        """`first_ns`: FIRST_NS, for tests. `threads`, `options`: see Matching."""
         self._held = Held()
-        self._matching = Matching(mode, **options)
+        self._matching = Matching(mode, threads=threads, **options)
         self._trees = Trees(min_probability)
         self._first: list[Settled] = []
         self._first_ns = first_ns

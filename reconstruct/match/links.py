@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.lent import lent_connections
-from tapscope.reconstruct.match.node import TokenIndex, match_node, told_lengths
+from tapscope.reconstruct.match.node import Matched, TokenIndex, match_node, told_lengths
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
 
@@ -20,9 +23,10 @@ def links(
     mode: EvidenceMode,
     *,
     min_probability: float = 0.0,
-    progress: Callable[[int, int], None] | None = None,
     made: Table | None = None,
     gone_ns: NDArray[np.int64] | None = None,
+    threads: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Table, dict[str, int]]:
     """Parent of every call, and counters of what the matcher met. One row per call, in the order of calls.
 
@@ -30,26 +34,104 @@ def links(
     unless it lies so near the start of the capture that its parent may have come before. Any other call
     without a likely parent, or with one below `min_probability`, is UNKNOWN.
 
-    `gone_ns`: when calls without an answer were over at the latest (-1 not known, unseen.gone_by).
+    `made`, `gone_ns`: see Unlinked. At most `threads` nodes are matched beside each other (0: one per core);
+    the links are the same for any number. `progress(done, total)` counts calls that a node made.
+    """
+    asked = [Unlinked(calls, evidence, made, gone_ns)]
+    return links_of(asked, mode, min_probability=min_probability, threads=threads, progress=progress)[0]
+
+
+@dataclass(frozen=True)
+class Unlinked:
+    """Calls whose parents are wanted, and the `evidence` of their messages.
+
     `made`: the times of the same calls by their callers' clocks (see match_node), where nodes have clocks of
     their own; then the start and end of a node's capture are those of its own clock.
+    `gone_ns`: when calls without an answer were over at the latest (-1 not known, unseen.gone_by).
+    `lent`: the connection that was lent for each call, where that is not for the `evidence` to say (lent.py).
     """
+
+    calls: Table
+    evidence: Table
+    made: Table | None = None
+    gone_ns: NDArray[np.int64] | None = None
+    lent: NDArray[np.int64] | None = None
+
+
+def links_of(
+    sets: Sequence[Unlinked],
+    mode: EvidenceMode,
+    *,
+    min_probability: float = 0.0,
+    threads: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[tuple[Table, dict[str, int]]]:
+    """What `links` gives, for several sets of calls that have nothing to do with each other."""
+    crew = Crew(threads)
+    nodes = [node for number, unlinked in enumerate(sets) for node in _nodes(number, unlinked, mode, crew)]
+    nodes.sort(key=lambda node: -len(node.children))  # the longest first, so that none is left alone
+    total = sum(len(node.children) for node in nodes)
+    over = 0
+
+    def done(number: int) -> None:
+        nonlocal over
+        over += len(nodes[number].children)
+        if progress is not None:
+            progress(over, total)
+
+    if progress is not None:
+        progress(0, total)
+    answers = crew.run([node.match for node in nodes], done)
+    out = []
+    for number, unlinked in enumerate(sets):
+        mine = [(node, found) for node, found in zip(nodes, answers, strict=True) if node.set == number]
+        out.append(_linked(unlinked, mine, min_probability))
+    return out
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A node of one of the sets: rows of the calls that it served and made."""
+
+    set: int
+    parents: NDArray[np.int64]
+    children: NDArray[np.int64]
+    match: Callable[[], Matched]
+
+
+def _nodes(number: int, unlinked: Unlinked, mode: EvidenceMode, crew: Crew) -> list[_Node]:
+    """The nodes that were called and made calls."""
+    calls, evidence = unlinked.calls, unlinked.evidence
+    if len(calls["arrive_ns"]) == 0:
+        return []
+    lent = lent_connections(calls, evidence) if unlinked.lent is None else unlinked.lent
+    calls = {**calls, "conn": lent, "response_bytes": told_lengths(calls, mode)}
+    tokens, results = TokenIndex.build(evidence, mode)
+    out = []
+    for node in np.intersect1d(calls["server_node"], calls["client_node"]):
+        parents = np.flatnonzero(calls["server_node"] == node)
+        children = np.flatnonzero(calls["client_node"] == node)
+        columns = (calls, parents, children, tokens, results, unlinked.made)
+        match = partial(match_node, *columns, gone_ns=unlinked.gone_ns, crew=crew)
+        out.append(_Node(number, parents, children, match))
+    return out
+
+
+def _linked(
+    unlinked: Unlinked, answers: Sequence[tuple[_Node, Matched]], min_probability: float
+) -> tuple[Table, dict[str, int]]:
+    """Links and counters of a set, from the answers for its nodes."""
+    calls, made = unlinked.calls, unlinked.made
     out = _roots(len(calls["arrive_ns"]))
     counters = {"match.pairs_too_large": 0, "match.parents_given_up": 0, "match.circles": 0}
     if len(out["child"]) == 0:
         return out, counters
-    calls = {**calls, "conn": lent_connections(calls, evidence), "response_bytes": told_lengths(calls, mode)}
-    tokens, results = TokenIndex.build(evidence, mode)
     begin_ns = int(calls["arrive_ns"].min())
-    serving = np.unique(calls["server_node"])
-    for done, node in enumerate(serving):
-        parents = np.flatnonzero(calls["server_node"] == node)
-        children = np.flatnonzero(calls["client_node"] == node)
-        if len(children) == 0:
-            continue
+    for node, answer in answers:
+        parents = node.parents
         if made is not None:
-            begin_ns = min(int(calls["arrive_ns"][parents].min()), int(made["arrive_ns"][children].min()))
-        answer = match_node(calls, parents, children, tokens, results, made, gone_ns=gone_ns)
+            sent = made["arrive_ns"][node.children]
+            begin_ns = min(int(calls["arrive_ns"][parents].min()), int(sent.min()))
         at = answer.child
         out["parent"][at] = answer.parent
         out["probability"][at] = answer.probability
@@ -62,8 +144,6 @@ def links(
         longest = int((calls["depart_ns"][parents] - calls["arrive_ns"][parents]).max(initial=0))
         sent_ns = (calls if made is None else made)["arrive_ns"][at]
         out["kind"][at[alone & (sent_ns > begin_ns + longest)]] = LinkKind.ROOT
-        if progress is not None:
-            progress(done + 1, len(serving))
     circles = circling(out["parent"], out["probability"])
     counters["match.circles"] = len(circles)
     weak = (out["kind"] == LinkKind.LINKED) & (out["probability"] < min_probability)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.reconstruct import _kernel
+from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.topology import ANSWERS_EARLY
 from tapscope.store.codes import ID_LIKE, CallFlag, EvidenceMode, TokenKind
 from tapscope.store.tables import Table
@@ -85,6 +86,7 @@ def match_node(
     made: Table | None = None,
     *,
     gone_ns: NDArray[np.int64] | None = None,
+    crew: Crew | None = None,
     chunk: int = _CHUNK,
     **options: int,
 ) -> Matched:
@@ -93,7 +95,7 @@ def match_node(
     `made` has the times of the same calls by their callers' clocks (columns arrive_ns, request_end_ns,
     response_begin_ns, depart_ns) where those are not the one of `calls`. The calls go to the kernel in the
     order of time, `chunk` at once. `gone_ns`: when calls without an answer were over at the latest, -1 not
-    known. `options` are those of NodeStream.
+    known. A `crew` can stop it. `options` are those of NodeStream.
     """
     made = calls if made is None else made
     parents = parents[np.argsort(calls["arrive_ns"][parents], kind="stable")]
@@ -105,6 +107,8 @@ def match_node(
     own = np.full(len(calls["arrive_ns"]), -1, dtype=np.int64)  # of a node that calls itself
     own[parents] = np.arange(len(parents))
     stream = _kernel.NodeStream(**options)
+    if crew is not None:
+        crew.watch(stream)
     at_parent = at_child = 0
     taken: list[Table] = []
     total = len(parents) + len(children)

@@ -36,11 +36,12 @@ def trace(
     match_rest: EvidenceMode | None = None,
     min_probability: float = 0.0,
     same_nodes: Sequence[Sequence[str]] = (),
+    threads: int = 0,
 ) -> ThreadTraces:
     """Rebuild calls and traces of a capture; which call made which is told by thread logs alone.
 
     match_rest: what the logs do not tell is matched after all, with this evidence (None: it stays unknown).
-    same_nodes: groups of addresses that are one server each.
+    same_nodes: groups of addresses that are one server each. `threads`: that match, see `links`.
     """
     calls = pair.calls(tables.connections, tables.messages)
     found = topology.find(calls, tables.connections, tables.addresses, same_nodes)
@@ -49,7 +50,9 @@ def trace(
     counters = {**logs.counters, **counters, **told.counters}
     links = _links(found.calls, told)
     if match_rest is not None:
-        matched, more = match(found.calls, tables.evidence, match_rest, min_probability=min_probability)
+        matched, more = match(
+            found.calls, tables.evidence, match_rest, min_probability=min_probability, threads=threads
+        )
         counters |= more | {"threads.matched_instead": _fill(links, matched)}
     return ThreadTraces(assemble(found, links, counters, tables), told.refused)
 

@@ -1,0 +1,55 @@
+"""Nodes matched beside each other: the kernel lets go of the interpreter while it works, and no node's links
+depend on another's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import TypeVar
+
+from tapscope.reconstruct._kernel import NodeStream
+
+T = TypeVar("T")
+
+
+class Crew:
+    """At most `threads` threads (0: one per core that this process may use)."""
+
+    def __init__(self, threads: int = 0) -> None:
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self._streams: list[NodeStream] = []
+        self._stopped = False
+
+    def watch(self, stream: NodeStream) -> NodeStream:
+        """The same stream, which ends early when the crew has to stop."""
+        self._streams.append(stream)
+        if self._stopped:
+            stream.stop()
+        return stream
+
+    def run(self, jobs: Sequence[Callable[[], T]], done: Callable[[int], None] | None = None) -> list[T]:
+        """What each of the jobs returns; those that begin first are taken first. `done(i)` is called in this
+        thread when job i is over. Ctrl-C, or an error in a job, stops the streams that are watched, and all
+        threads are over when it is raised."""
+        if min(self.threads, len(jobs)) < 2:
+            found = []
+            for number, job in enumerate(jobs):
+                found.append(job())
+                if done is not None:
+                    done(number)
+            return found
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="match") as pool:
+            running = {pool.submit(job): number for number, job in enumerate(jobs)}
+            try:
+                for each in as_completed(running):
+                    each.result()
+                    if done is not None:
+                        done(running[each])
+            except BaseException:
+                self._stopped = True
+                for stream in self._streams:
+                    stream.stop()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return [each.result() for each in running]
