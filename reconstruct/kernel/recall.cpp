@@ -109,20 +109,25 @@ std::int32_t Recall::habit_of(std::int32_t place, std::uint32_t slot) {
     return at;
 }
 
-// Of the parents, in order: what is known when p arrives.
+// Of the parents, in order: what is known when p arrives, by place. What a value has in memory is in this order.
 void Recall::expect(std::int32_t p) {
     const auto& tokens = problem_.parents.tokens;
+    const auto first = static_cast<std::ptrdiff_t>(expected_.size());
     for (auto j = tokens.offset[p]; j < tokens.offset[p + 1]; ++j) {
+        const auto middle = static_cast<std::ptrdiff_t>(expected_.size());
         for (const auto& memory : memories_[value_at_[j]]) {
             const auto* named = last(memory);
             if (named == nullptr || habits_[memory.habit].dropped) continue;
             expected_.push_back({memory.place, memory.habit, named->value, 0});
         }
+        const auto begin = expected_.begin();
+        std::inplace_merge(begin + first, begin + middle, expected_.end(),
+                           [](const Expected& a, const Expected& b) { return a.place < b.place; });
     }
     expected_until_.push_back(static_cast<std::int64_t>(expected_.size()));
 }
 
-// Puts what is expected in order, with the weights that habits have now.
+// Groups what is expected by place, with the weights that habits have now.
 void Recall::group() {
     groups_.clear();
     offset_.assign(1, 0);
@@ -133,8 +138,6 @@ void Recall::group() {
             const double share = habit.hits / (habit.chances + 2.0);
             expected_[k].weight = habit.dropped ? 0.0f : static_cast<float>(std::min(share, kMost));
         }
-        std::sort(expected_.begin() + from, expected_.begin() + until,
-                  [](const Expected& a, const Expected& b) { return a.place < b.place; });
         for (auto k = from; k < until; ++k) {
             if (k == from || expected_[k].place != expected_[k - 1].place) {
                 groups_.push_back({expected_[k].place, 0, 0, k, k});
