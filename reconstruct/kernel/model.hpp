@@ -34,6 +34,7 @@
 #include "hold.hpp"
 #include "idle_order.hpp"
 #include "key_map.hpp"
+#include "log_sum.hpp"
 #include "order.hpp"
 #include "pool_wait.hpp"
 #include "problem.hpp"
@@ -41,8 +42,7 @@
 
 namespace tapscope::match {
 
-inline constexpr std::int32_t kEnd = -1;     // as next child
-inline constexpr float kNegligible = 20.0f;  // nats; less than what a float of a score can show
+inline constexpr std::int32_t kEnd = -1;  // as next child
 
 // How much evidence counts whose parts are not independent, 0 to 1.
 struct Temper {
@@ -121,9 +121,7 @@ public:
         return out;
     }
     float tempered(const Parts& parts) const noexcept {
-        const float work = temper_.gaps * parts.gap, wait = parts.wait + temper_.gaps * parts.wait_gap;
-        if (wait < work - kNegligible) return parts.rest + work;
-        return parts.rest + std::max(work, wait) + std::log1p(std::exp(-std::abs(work - wait)));
+        return parts.rest + log_sum(temper_.gaps * parts.gap, parts.wait + temper_.gaps * parts.wait_gap);
     }
     // The chain of p goes on with child c.
     void advance(std::int32_t p, Tip& tip, std::int32_t c) const noexcept {
