@@ -1,0 +1,160 @@
+"""PostgreSQL that no recorded client speaks: bounds, rare messages, and lengths that cannot be."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from capture_packets import CLIENT, SERVER
+from dissect_checks import ONE_WAY
+from postgres_messages import (
+    BOUND,
+    CLOSED,
+    FLUSH,
+    NO_DATA,
+    PARSED,
+    READY,
+    SYNC,
+    bind,
+    calls,
+    classes,
+    done,
+    execute,
+    failed,
+    message,
+    parse,
+    query,
+    row,
+    talk,
+)
+
+
+def test_a_statement_text_may_be_longer_than_the_bound(tmp_path: Path) -> None:
+    text = "SELECT " + ", ".join(f"'value {n}'" for n in range(20_000))
+    tables = talk(
+        tmp_path,
+        (CLIENT, query(text)),
+        (SERVER, done() + READY),
+        (CLIENT, query("SELECT 1")),
+        (SERVER, READY),
+    )
+    found = calls(tables)
+    assert [status for _, status in found] == [0, 0]
+    assert found[0][0].startswith("SELECT ?, ?")
+    assert len(found[0][0]) < 70_000
+    assert tables.counter("postgres.statement_cut") == 1
+
+
+def test_flush_gets_answers_before_sync(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, parse("s", "SELECT a FROM t WHERE b = $1") + message("D", b"Ss\0") + FLUSH),
+        (SERVER, PARSED + message("t", b"\0\1\0\0\0\x17") + NO_DATA),
+        (CLIENT, bind("s", b"\0\0\0\x07", binary=True) + execute() + FLUSH),
+        (SERVER, BOUND + row(b"x") + done()),
+        (CLIENT, SYNC),
+        (SERVER, READY),
+    )
+    select = "SELECT a FROM t WHERE b = ?"
+    assert calls(tables) == [("PREPARE " + select, 0), ("EXECUTE " + select, 0), ("SYNC", 0)]
+    e = tables.evidence
+    assert (e["kind"] == 2).sum() == 1  # the type came with ParameterDescription
+
+
+def test_close_behind_an_execution_belongs_to_it(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, parse("", "SELECT 1") + bind("") + execute() + message("C", b"P\0") + SYNC),
+        (SERVER, PARSED + BOUND + row(b"1") + done() + CLOSED + READY),
+        (CLIENT, message("C", b"Sold\0") + parse("", "SELECT 2") + bind("") + execute() + SYNC),
+        (SERVER, CLOSED + PARSED + BOUND + done() + READY),
+    )
+    assert calls(tables) == [("EXECUTE SELECT ?", 0), ("EXECUTE SELECT ?", 0)]
+
+
+def test_asynchronous_messages_are_one_way_between_calls_and_inside_of_them_part_of_the_answer(
+    tmp_path: Path,
+) -> None:
+    note = message("A", b"\0\0\0\1channel\0payload\0")
+    status = message("S", b"TimeZone\0UTC\0")
+    tables = talk(
+        tmp_path,
+        (SERVER, note),
+        (CLIENT, query("SET TimeZone = 'UTC'")),
+        (SERVER, done("SET") + status + READY + note),
+        (SERVER, status),
+        (SERVER, failed("57P01", "FATAL")),
+    )
+    assert calls(tables) == [("SET TimeZone = ?", 0)]
+    assert classes(tables, ONE_WAY) == ["NOTIFICATION", "NOTIFICATION", "PARAMETER_STATUS", "SERVER_ERROR"]
+
+
+def test_an_error_at_commit_is_the_last_statement_s(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, parse("", "INSERT INTO t VALUES ($1)") + bind("", b"1") + execute() + SYNC),
+        (SERVER, PARSED + BOUND + done("INSERT 0 1") + failed("23503") + READY),
+        (CLIENT, query("SELECT 1")),
+        (SERVER, done() + READY),
+    )
+    assert calls(tables) == [("EXECUTE INSERT INTO t VALUES (?)", int("23503", 36)), ("SELECT ?", 0)]
+
+
+def test_statements_that_are_not_known_any_more_are_named(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, bind("gone", b"1") + execute() + SYNC),
+        (SERVER, BOUND + done() + READY),
+    )
+    assert calls(tables) == [("EXECUTE (text unseen)", 0)]
+
+
+def test_thousands_of_statements_and_portals_stay_bounded(tmp_path: Path) -> None:
+    parts = []
+    for n in range(1500):
+        parts.append((CLIENT, parse(f"s{n}", "SELECT 1") + bind(f"s{n}", portal=f"p{n}") + SYNC))
+        parts.append((SERVER, PARSED + BOUND + READY))
+    parts.append((CLIENT, execute("p1499") + SYNC))
+    parts.append((SERVER, done() + READY))
+    tables = talk(tmp_path, *parts)
+    assert calls(tables)[-1] == ("EXECUTE SELECT ?", 0)
+    assert tables.counter("postgres.statement_evicted") == 1500 - 1023
+
+
+@pytest.mark.parametrize("length", [0, 3, 0x40000000, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_lengths_that_cannot_be_are_named(length: int, tmp_path: Path) -> None:
+    bad = b"Q" + struct.pack("!I", length) + b"SELECT 1\0"
+    tables = talk(
+        tmp_path,
+        (CLIENT, bad),
+        (CLIENT, query("SELECT 2")),
+        (SERVER, done() + READY),
+    )
+    assert tables.counter("postgres.bad_client_message") == 1
+    assert calls(tables) == [("SELECT ?", 0)]
+
+
+def test_protocol_3_2_and_gssapi(tmp_path: Path) -> None:
+    body = struct.pack("!I", 3 << 16 | 2) + b"user\0tap\0\0"
+    tables = talk(
+        tmp_path,
+        (CLIENT, struct.pack("!II", 8, 80877104)),
+        (SERVER, b"N"),
+        (CLIENT, struct.pack("!I", 4 + len(body)) + body),
+        (SERVER, message("v", struct.pack("!II", 3 << 16, 0)) + message("K", b"\0" * 260) + READY),
+        (CLIENT, query("SELECT 1")),
+        (SERVER, done() + READY),
+        login=False,
+    )
+    assert calls(tables) == [("GSSENC_REQUEST", 0), ("SELECT ?", 0)]
+    sealed = talk(
+        tmp_path,
+        (CLIENT, struct.pack("!II", 8, 80877104)),
+        (SERVER, b"G"),
+        (CLIENT, b"\0\0\0\4seal"),
+        (SERVER, b"\0\0\0\4seal"),
+        login=False,
+    )
+    assert calls(sealed) == [("GSSENC_REQUEST", 0)]
+    assert sealed.counter("unparsed.postgres.gss_encrypted") == 16
