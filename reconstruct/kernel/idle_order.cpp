@@ -56,6 +56,7 @@ void IdleOrder::rank(const Problem& problem, const std::vector<std::int32_t>& pa
     const auto& children = problem.children;
     find_returns(problem, parent_of);
     using Return = std::pair<Time, std::int32_t>;  // when, and by which child's end on the connection
+    const auto processes = static_cast<std::size_t>(problem.processes);
     std::vector<Return> returns;
     for (std::size_t i = 0; i < parent_of.size(); ++i) {
         const auto next = next_on_conn_[i];
@@ -65,24 +66,28 @@ void IdleOrder::rank(const Problem& problem, const std::vector<std::int32_t>& pa
         if (at <= children.begin[next]) returns.emplace_back(at, static_cast<std::int32_t>(i));
     }
     std::sort(returns.begin(), returns.end());
-    taken_.clear();
+    taken_.assign(processes, {});
     idle_.assign(parent_of.size(), {});
-    std::vector<Return> idle;  // in the order in which they were given back
+    // Each process has a pool of its own; what is in it, in the order in which it was given back.
+    std::vector<std::vector<Return>> pools(processes);
     auto returned = returns.begin();
     for (std::size_t next = 0; next < parent_of.size(); ++next) {
         for (; returned != returns.end() && returned->first <= children.begin[next]; ++returned) {
-            idle.push_back(*returned);
+            pools[problem.process_of_child(static_cast<std::size_t>(returned->second))].push_back(*returned);
         }
         const auto c = before_on_conn_[next];
-        const auto taken = static_cast<std::int32_t>(taken_.size());
+        const auto process = problem.process_of_child(next);
+        auto& idle = pools[process];
+        auto& all_taken = taken_[process];
+        const auto taken = static_cast<std::int32_t>(all_taken.size());
         if (c == kNone) {  // new, or as old as the rows: older than all that are known
-            taken_.push_back({children.begin[next], kUnknown});
+            all_taken.push_back({children.begin[next], kUnknown});
             continue;
         }
         const auto own =
             std::find_if(idle.begin(), idle.end(), [&](const Return& r) { return r.second == c; });
         if (own != idle.end()) {
-            taken_.push_back({children.begin[next], own->first});
+            all_taken.push_back({children.begin[next], own->first});
             idle.erase(own);
         }
         auto& found = idle_[c];
@@ -110,9 +115,10 @@ IdleOrder::Around IdleOrder::look(const Problem& problem, std::int32_t p, std::i
         out.nested += when(found.first[k]) < back;
     }
     // and those that were taken while it lay idle.
+    const auto& taken = taken_[problem.process_of_child(static_cast<std::size_t>(c))];
     const int since = std::max(found.taken - kWindow, 0);
-    for (int k = found.taken; k-- > since && taken_[k].at > back;) {
-        const Time given = when(taken_[k].given_back);
+    for (int k = found.taken; k-- > since && taken[k].at > back;) {
+        const Time given = when(taken[k].given_back);
         out.crossed += given < back;
         out.nested += given > back;
     }

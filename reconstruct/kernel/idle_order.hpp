@@ -90,11 +90,11 @@ private:
 
     bool tells_ = false;
     std::vector<std::int32_t> before_on_conn_, next_on_conn_;  // by child
-    std::vector<std::int32_t> latest_;  // by parent: its child that ended last, as ranked
-    std::vector<Time> by_parent_;       // when it gave back the connection of that child
-    std::vector<Time> by_child_;        // the same, by that child
-    std::vector<Idle> idle_;            // by child
-    std::vector<Taken> taken_;          // all that were taken, in order
+    std::vector<std::int32_t> latest_;       // by parent: its child that ended last, as ranked
+    std::vector<Time> by_parent_;            // when it gave back the connection of that child
+    std::vector<Time> by_child_;             // the same, by that child
+    std::vector<Idle> idle_;                 // by child
+    std::vector<std::vector<Taken>> taken_;  // by process: all that were taken, in order
     std::array<Ordered, kDistances * kMostOthers> habit_{};
     std::array<Ordered::Ratios, kDistances * kMostOthers> ratio_{};
 };

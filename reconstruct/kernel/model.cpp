@@ -59,26 +59,21 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
 void Model::bind_rows(const std::vector<float>& idle) {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    auto arrive = std::vector<Time>(parents.arrive.begin(), parents.arrive.end());
-    auto depart = std::vector<Time>(parents.depart.begin(), parents.depart.end());
-    std::sort(arrive.begin(), arrive.end());
-    std::sort(depart.begin(), depart.end());
-    auto octave = [&](Time at) {
-        const auto in = std::upper_bound(arrive.begin(), arrive.end(), at) - arrive.begin();
-        const auto out = std::upper_bound(depart.begin(), depart.end(), at) - depart.begin();
-        return static_cast<std::uint8_t>(std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(
-                                                      std::max<std::ptrdiff_t>(in - out, 1)))),
-                                                  kLoads - 1));
+    const InFlight in_flight(problem_);
+    const auto octave = [&](std::int32_t process, Time at) {
+        const int width = std::bit_width(static_cast<std::uint64_t>(in_flight.at(process, at)));
+        return static_cast<std::uint8_t>(std::min(width, kLoads - 1));
     };
     parent_.clear();
     for (std::size_t p = 0; p < parents.size(); ++p) {
         parent_.push_back({parents.arrive[p], parents.request_end[p], parents.response_begin[p], 0, 0, 0.0f,
-                           parents.cls[p], octave(parents.arrive[p]), parents.answered[p] != 0});
+                           parents.cls[p], octave(problem_.process_of_parent(p), parents.arrive[p]),
+                           parents.answered[p] != 0});
     }
     child_.clear();
     for (std::size_t c = 0; c < idle.size(); ++c) {
         child_.push_back({children.begin[c], children.end[c], kNotAgain, 0, 0, 0.0f, children.cls[c], kNone,
-                          std::log(idle[c]), octave(children.end[c])});
+                          std::log(idle[c]), octave(problem_.process_of_child(c), children.end[c])});
     }
 }
 

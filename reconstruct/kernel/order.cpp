@@ -28,19 +28,22 @@ bool StartOrder::rank(const Problem& problem, const std::vector<std::int32_t>& p
     std::swap(arrival_rank_, arrival_before_);
     std::swap(start_rank_, start_before_);
     start_rank_.resize(children.size());
-    std::int32_t starts = 0;
+    const bool several = problem.processes > 1;
+    parent_process_ = several ? parents.process : decltype(parent_process_){};
+    child_process_ = several ? children.process : decltype(child_process_){};
+    std::vector<std::int32_t> starts(static_cast<std::size_t>(problem.processes)), arrivals = starts;
     for (std::size_t c = 0; c < children.size(); ++c) {
-        start_rank_[c] = starts;
+        start_rank_[c] = starts[problem.process_of_child(c)];
         const auto p = parent_of[c];
         if (p == kNone || first_[p] != kNone) continue;
         first_[p] = static_cast<std::int32_t>(c);
-        ++starts;
+        ++starts[problem.process_of_parent(static_cast<std::size_t>(p))];
     }
     arrival_rank_.resize(parents.size());
-    std::int32_t arrivals = 0;
     for (std::size_t p = 0; p < parents.size(); ++p) {
-        arrival_rank_[p] = arrivals;
-        arrivals += first_[p] != kNone;
+        auto& arrived = arrivals[problem.process_of_parent(p)];
+        arrival_rank_[p] = arrived;
+        arrived += first_[p] != kNone;
     }
     return arrival_rank_ != arrival_before_ || start_rank_ != start_before_;
 }
@@ -56,6 +59,7 @@ void StartOrder::estimate(const Problem& problem, const Candidates& candidates,
         const auto c = static_cast<std::size_t>(first_[p]);
         if (c < problem.decided() || c >= problem.settled) continue;
         for (const auto q : candidates.of(c)) {
+            if (!known(q, static_cast<std::int32_t>(c))) continue;
             const Time gap = std::max<Time>(children.begin[c] - parents.request_end[q], 0);
             const int group = gap_bin(gap) / kBinsPerGroup;
             const int where = bucket(start_rank_[c] - arrival_rank_[q]);

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <span>
 #include <vector>
 
 #include "gaps.hpp"
@@ -36,12 +37,12 @@ public:
     static constexpr int kBuckets = 17;
     // That of child c as first call of parent p; the middle before rank().
     int place(std::int32_t p, std::int32_t c) const noexcept {
-        return arrival_rank_.empty() ? kBuckets / 2 : bucket(start_rank_[c] - arrival_rank_[p]);
+        return known(p, c) ? bucket(start_rank_[c] - arrival_rank_[p]) : kBuckets / 2;
     }
 
     // Log ratio for child c being the first call of parent p, `gap` ns after its arrival; 0 before rank().
     float evidence(std::int32_t p, std::int32_t c, Time gap) const noexcept {
-        if (arrival_rank_.empty()) return 0.0f;
+        if (!known(p, c)) return 0.0f;
         if (supposed_ > 0) return -supposed_ * static_cast<float>(std::abs(place(p, c) - kBuckets / 2));
         return ratio_[gap_bin(gap) / kBinsPerGroup][place(p, c)];
     }
@@ -52,10 +53,15 @@ private:
     using Displaced = Habit<kBuckets>;
 
     static int bucket(std::int32_t displacement) noexcept;
+    // Each worker process has a queue of its own: ranks are of requests of one process.
+    bool known(std::int32_t p, std::int32_t c) const noexcept {
+        return !arrival_rank_.empty() && (parent_process_.empty() || parent_process_[p] == child_process_[c]);
+    }
 
-    std::vector<std::int32_t> arrival_rank_, start_rank_;      // by parent, by child
-    std::vector<std::int32_t> arrival_before_, start_before_;  // as ranked before
-    std::vector<std::int32_t> first_;                          // first child of each parent, as ranked
+    std::span<const std::int32_t> parent_process_, child_process_;  // as ranked; empty: all are of one
+    std::vector<std::int32_t> arrival_rank_, start_rank_;           // by parent, by child
+    std::vector<std::int32_t> arrival_before_, start_before_;       // as ranked before
+    std::vector<std::int32_t> first_;                               // first child of each parent, as ranked
     float supposed_ = 0;
     std::array<Displaced, kGroups> habit_{};
     std::array<Displaced::Ratios, kGroups> ratio_{};

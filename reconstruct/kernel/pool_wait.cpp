@@ -15,19 +15,14 @@ constexpr float kMost = 8.0f;        // nats that order may say, either way
 }  // namespace
 
 void PoolWait::bind(const std::vector<std::int32_t>& before_on_conn) {
-    const auto& parents = problem_.parents;
-    const auto& children = problem_.children;
-    std::vector<Time> depart(parents.depart.begin(), parents.depart.end());
-    std::sort(depart.begin(), depart.end());
+    const InFlight in_flight(problem_);
     released_.clear();
     log_waiting_.clear();
-    for (const auto before : before_on_conn) {
-        const Time at = before == kNone ? std::numeric_limits<Time>::min() : children.end[before];
-        const auto in =
-            std::upper_bound(parents.arrive.begin(), parents.arrive.end(), at) - parents.arrive.begin();
-        const auto out = std::upper_bound(depart.begin(), depart.end(), at) - depart.begin();
+    for (std::size_t c = 0; c < before_on_conn.size(); ++c) {
+        const auto before = before_on_conn[c];
+        const Time at = before == kNone ? std::numeric_limits<Time>::min() : problem_.children.end[before];
         released_.push_back(at);
-        log_waiting_.push_back(std::log(static_cast<float>(std::max<std::ptrdiff_t>(in - out, 1))));
+        log_waiting_.push_back(std::log(static_cast<float>(in_flight.at(problem_.process_of_child(c), at))));
     }
 }
 

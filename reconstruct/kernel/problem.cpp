@@ -6,6 +6,23 @@
 
 namespace tapscope::match {
 
+InFlight::InFlight(const Problem& problem) : of_(static_cast<std::size_t>(problem.processes)) {
+    for (std::size_t p = 0; p < problem.parents.size(); ++p) {
+        auto& times = of_[problem.process_of_parent(p)];
+        times.arrive.push_back(problem.parents.arrive[p]);
+        times.depart.push_back(problem.parents.depart[p]);
+    }
+    for (auto& times : of_) std::sort(times.depart.begin(), times.depart.end());
+}
+
+std::ptrdiff_t InFlight::at(std::int32_t process, Time when) const noexcept {
+    const auto until = [&](const std::vector<Time>& times) {
+        return std::upper_bound(times.begin(), times.end(), when) - times.begin();
+    };
+    const auto& times = of_[static_cast<std::size_t>(process)];
+    return std::max<std::ptrdiff_t>(until(times.arrive) - until(times.depart), 1);
+}
+
 void find_candidates(const Problem& problem, Candidates& out) {
     const auto& parents = problem.parents;
     const auto& children = problem.children;

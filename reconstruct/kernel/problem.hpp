@@ -32,7 +32,8 @@ struct Parents {                         // sorted by arrive
     std::span<const std::uint8_t> answered;
     Tokens tokens;
     std::int32_t n_classes = 0;
-    std::span<const float> answer_bytes{};  // length of the answer, negative where not known; may be empty
+    std::span<const float> answer_bytes{};    // length of the answer, negative where not known; may be empty
+    std::span<const std::int32_t> process{};  // of the server that has it (workers.hpp); empty: there is one
     std::size_t size() const noexcept { return cls.size(); }
 };
 
@@ -51,7 +52,8 @@ struct Children {                        // sorted by begin
     std::span<const std::int64_t> conn_name{};
     // Where a node calls itself: the same call among the parents, or kNone; when empty, none of them is.
     std::span<const std::int32_t> as_parent{};
-    std::span<const float> answer_bytes{};  // as those of parents
+    std::span<const float> answer_bytes{};    // as those of parents
+    std::span<const std::int32_t> process{};  // that made it
     std::size_t size() const noexcept { return cls.size(); }
 };
 
@@ -65,7 +67,27 @@ struct Problem {
     std::size_t settled = std::numeric_limits<std::size_t>::max();  // from this one on they look ahead
     Time from = std::numeric_limits<Time>::min();                   // parents that depart in [from, until)
     Time until = std::numeric_limits<Time>::max();                  // teach how chains end
+    std::int32_t processes = 1;  // of which the last one stands for all that are not told, if there are more
     std::size_t decided() const noexcept { return decided_parent.size(); }
+    std::int32_t process_of_parent(std::size_t p) const noexcept {
+        return processes > 1 ? parents.process[p] : 0;
+    }
+    std::int32_t process_of_child(std::size_t c) const noexcept {
+        return processes > 1 ? children.process[c] : 0;
+    }
+};
+
+// How many requests are in flight at an instant, in one of the processes.
+class InFlight {
+public:
+    explicit InFlight(const Problem& problem);
+    std::ptrdiff_t at(std::int32_t process, Time when) const noexcept;  // >= 1
+
+private:
+    struct Times {
+        std::vector<Time> arrive, depart;
+    };
+    std::vector<Times> of_;
 };
 
 // Candidate parents of each child: those during whose stay it was made and began to be answered. Its last bytes may

@@ -1,21 +1,11 @@
 #include "workers.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace tapscope::match {
 namespace {
 
 constexpr int kMostSplits = 63, kMostLeftOut = 15;
-constexpr std::size_t kFewest = 200;  // calls that a split is told from
-constexpr int kMostAround = 24;       // requests in flight among which there is one of any process
-constexpr std::size_t kNearby =
-    61;  // calls from one to the one that it is compared with: not of the same request
-constexpr int kRounds = 30, kDecided = 10;  // of the power iteration; of them by side alone
-constexpr float kVotes = 3,
-                kAgainst = 0.1f;  // that a connection needs, and the share of them that may object
-constexpr double kProof = 30,
-                 kBroken = 0.03;  // calls that would find nobody by chance; share of them that do
 
 }  // namespace
 
@@ -24,17 +14,66 @@ void Workers::Side::resize(std::size_t n) {
     group.assign(n, 0);
     leaning.assign(n, 0.0f);
     used.assign(n, 0.0f);
+    name.assign(n, 0);
 }
 
-void Workers::separate(const Problem& problem, Candidates& candidates) {
-    splits_ = 0;
-    if (problem.parents.conn.empty() || problem.children.size() < kFewest || left_out_-- > 0) return;
+void Workers::Side::call(const std::vector<std::int32_t>& conns, std::span<const std::int64_t> names) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+        name[static_cast<std::size_t>(conns[i])] = static_cast<std::uint64_t>(names[i]) + 1;
+    }
+}
+
+void Workers::Side::tell(std::size_t conn, std::int32_t process, const std::vector<Place>& of_process) {
+    group[conn] = process;
+    place[conn] = of_process[static_cast<std::size_t>(process)];
+}
+
+void Workers::Side::forget() {
+    known_at.clear(64);
+    known.clear();
+}
+
+void Workers::separate(Problem& problem, Candidates& candidates) {
+    problem.processes = 1;
+    const bool known = !of_process_.empty(), many = problem.children.size() >= kFewestCalls;
+    if (problem.parents.conn.empty() || (!known && (!many || left_out_-- > 0))) return;
     number(problem);
+    if (known) {
+        recall();
+        tell_others(candidates);
+    }
+    if (!known || !holds(candidates)) {
+        forget();
+        if (!many) return;
+        number(problem);
+        find(candidates);
+        left_out_ = pause_ = of_process_.empty() ? std::min(2 * pause_ + 1, kMostLeftOut) : 0;
+        if (of_process_.empty()) return;
+        tell_others(candidates);
+    }
+    drop(problem, candidates);
+    tell(problem);
+    remember(problem);
+}
+
+// Processes are the groups that cannot be split any more.
+void Workers::find(const Candidates& candidates) {
+    splits_ = 0;
     const auto groups = split_all(candidates);
-    if (bonds(groups)) splits_ = 0;
-    pause_ = splits_ > 0 ? 0 : std::min(2 * pause_ + 1, kMostLeftOut);
-    left_out_ = pause_;
-    if (splits_ > 0) drop(problem, candidates);
+    if (splits_ == 0 || bonds(groups)) return;
+    std::vector<std::int32_t> number(static_cast<std::size_t>(groups), kNone);
+    for (auto* side : {&ahead_, &behind_}) {
+        for (std::size_t i = 0; i < side->group.size(); ++i) {
+            auto& group = side->group[i];
+            if (group == kNone) continue;
+            auto& process = number[static_cast<std::size_t>(group)];
+            if (process == kNone) {
+                process = processes();
+                of_process_.push_back(side->place[i]);
+            }
+            group = process;
+        }
+    }
 }
 
 // Splits groups until none can be; how many numbers of groups there are then.
@@ -76,6 +115,23 @@ void Workers::drop(const Problem& problem, Candidates& candidates) const {
     candidates.retain([&](std::int64_t i) { return keep[i] != 0; });
 }
 
+// Of each row: the process that it is of.
+void Workers::tell(Problem& problem) {
+    const auto of_rows = [&](const std::vector<std::int32_t>& conns, const Side& side,
+                             std::vector<std::int32_t>& out) {
+        out.clear();
+        for (const auto conn : conns) {
+            const auto process = side.group[static_cast<std::size_t>(conn)];
+            out.push_back(process == kNone ? processes() : process);
+        }
+    };
+    of_rows(ahead_of_, ahead_, parent_process_);
+    of_rows(behind_of_, behind_, child_process_);
+    problem.parents.process = parent_process_;
+    problem.children.process = child_process_;
+    problem.processes = processes() + 1;
+}
+
 // Dense numbers of connections on both sides. Those of a few requests or calls are not told: where each request opens its
 // own there is nothing to look at.
 void Workers::number(const Problem& problem) {
@@ -90,6 +146,8 @@ void Workers::number(const Problem& problem) {
     for (const auto conn : behind_of_) behind = std::max(behind, conn + 1);
     ahead_.resize(static_cast<std::size_t>(names.size()));
     behind_.resize(static_cast<std::size_t>(behind));
+    ahead_.call(ahead_of_, problem.parents.conn);
+    behind_.call(behind_of_, problem.children.conn_name);
     const auto leave_out = [](Side& side, const std::vector<std::int32_t>& conns) {
         for (const auto conn : conns) side.used[static_cast<std::size_t>(conn)] += 1;
         for (std::size_t i = 0; i < side.group.size(); ++i) {
@@ -116,196 +174,6 @@ bool Workers::bonds(std::int32_t groups) const {
         bonds += ahead[group] == 1 && behind[group] == 1;
     }
     return 2 * bonds > all;
-}
-
-bool Workers::split(std::int32_t group, const Candidates& candidates) {
-    group_ = group;
-    find_members(group, candidates);
-    if (members_.size() < kFewest) return false;
-    meet(candidates);
-    lean();
-    doubt(candidates);
-    return apart(candidates);
-}
-
-// Calls of the group that some, but not too many, of its requests could have made.
-void Workers::find_members(std::int32_t group, const Candidates& candidates) {
-    members_.clear();
-    for (std::size_t c = first_; c < behind_of_.size(); ++c) {
-        if (behind_.group[static_cast<std::size_t>(behind_of_[c])] != group) continue;
-        int around = 0;
-        for (const auto p : candidates.of(c)) {
-            around += ahead_.group[static_cast<std::size_t>(ahead_of_[static_cast<std::size_t>(p)])] == group;
-        }
-        if (around > 0 && around <= kMostAround) members_.push_back(static_cast<std::int32_t>(c));
-    }
-}
-
-// The connection of a call nearby.
-std::int32_t Workers::control(std::size_t member) const {
-    return behind_of_[static_cast<std::size_t>(members_[(member + kNearby) % members_.size()])];
-}
-
-// How often connections met: calls of one while a request of the other was there, less calls nearby in their place.
-void Workers::meet(const Candidates& candidates) {
-    pairs_.clear();
-    pair_.clear(1024);
-    for (auto* side : {&ahead_, &behind_}) {
-        for (std::size_t i = 0; i < side->group.size(); ++i) {
-            if (side->group[i] == group_) side->used[i] = side->leaning[i] = 0;
-        }
-    }
-    std::vector<std::int32_t> around;
-    const auto met = [&](std::int32_t ahead, std::int32_t behind, float weight) {
-        const auto at = pair_.insert((static_cast<std::uint64_t>(ahead) + 1) << 32 |
-                                     (static_cast<std::uint64_t>(behind) + 1));
-        if (at == static_cast<std::int32_t>(pairs_.size())) pairs_.push_back({ahead, behind, 0});
-        pairs_[static_cast<std::size_t>(at)].more += weight;
-    };
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-        const auto c = static_cast<std::size_t>(members_[m]);
-        around.clear();
-        for (const auto p : candidates.of(c)) {
-            const auto ahead = ahead_of_[static_cast<std::size_t>(p)];
-            if (ahead_.group[static_cast<std::size_t>(ahead)] == group_) around.push_back(ahead);
-        }
-        const float each = 1.0f / static_cast<float>(around.size());
-        const auto own = behind_of_[c], other = control(m);
-        behind_.used[static_cast<std::size_t>(own)] += 1;
-        for (const auto ahead : around) {
-            ahead_.used[static_cast<std::size_t>(ahead)] += each;
-            if (own == other) continue;
-            met(ahead, own, each);
-            met(ahead, other, -each);
-        }
-    }
-}
-
-// Which way connections lean: the pair of singular vectors of the meetings that explains most of them.
-void Workers::lean() {
-    const auto weight = [](float used) { return 1.0f / std::sqrt(used + 1.0f); };
-    for (auto& pair : pairs_) {
-        pair.more *= weight(ahead_.used[static_cast<std::size_t>(pair.ahead)]) *
-                     weight(behind_.used[static_cast<std::size_t>(pair.behind)]);
-    }
-    // Any start will do that is not symmetric.
-    std::uint32_t seed = 1;
-    for (std::size_t i = 0; i < behind_.group.size(); ++i) {
-        if (behind_.group[i] != group_) continue;
-        seed = seed * 1664525u + 1013904223u;
-        behind_.leaning[i] = static_cast<float>(seed >> 8) / static_cast<float>(1u << 24) - 0.5f;
-    }
-    const auto scale = [&](Side& side) {
-        double sum = 0;
-        for (std::size_t i = 0; i < side.group.size(); ++i) {
-            if (side.group[i] == group_) sum += static_cast<double>(side.leaning[i]) * side.leaning[i];
-        }
-        if (sum <= 0) return;
-        const auto by = static_cast<float>(1.0 / std::sqrt(sum));
-        for (std::size_t i = 0; i < side.group.size(); ++i) {
-            if (side.group[i] == group_) side.leaning[i] *= by;
-        }
-    };
-    const auto clear = [&](Side& side) {
-        for (std::size_t i = 0; i < side.group.size(); ++i) {
-            if (side.group[i] == group_) side.leaning[i] = 0;
-        }
-    };
-    // Of three processes and more, one may be in the middle: then its connections decide for one side together.
-    const auto decide = [&](Side& side) {
-        for (std::size_t i = 0; i < side.group.size(); ++i) {
-            if (side.group[i] != group_ || side.leaning[i] == 0) continue;
-            side.leaning[i] = std::copysign(std::sqrt(side.used[i]), side.leaning[i]);
-        }
-    };
-    for (int round = 0; round < kRounds + kDecided; ++round) {
-        clear(ahead_);
-        for (const auto& pair : pairs_) {
-            ahead_.leaning[static_cast<std::size_t>(pair.ahead)] +=
-                pair.more * behind_.leaning[static_cast<std::size_t>(pair.behind)];
-        }
-        if (round >= kRounds) decide(ahead_);
-        scale(ahead_);
-        clear(behind_);
-        for (const auto& pair : pairs_) {
-            behind_.leaning[static_cast<std::size_t>(pair.behind)] +=
-                pair.more * ahead_.leaning[static_cast<std::size_t>(pair.ahead)];
-        }
-        if (round >= kRounds) decide(behind_);
-        scale(behind_);
-    }
-}
-
-Workers::Around Workers::around(std::size_t member, const Candidates& candidates) const {
-    Around out;
-    for (const auto p : candidates.of(static_cast<std::size_t>(members_[member]))) {
-        const auto ahead = static_cast<std::size_t>(ahead_of_[static_cast<std::size_t>(p)]);
-        if (ahead_.group[ahead] != group_) {
-            // Of another process; of one that is not told, it might be anybody's.
-            out.unknown += ahead_.group[ahead] == kNone;
-            continue;
-        }
-        const float leaning = ahead_.leaning[ahead];
-        ++(leaning < 0 ? out.left : leaning > 0 ? out.right : out.unknown);
-    }
-    return out;
-}
-
-// Takes back what few calls speak for, or some against.
-void Workers::doubt(const Candidates& candidates) {
-    std::vector<Votes> of_ahead(ahead_.group.size()), of_behind(behind_.group.size());
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-        const auto c = static_cast<std::size_t>(members_[m]);
-        const auto behind = static_cast<std::size_t>(behind_of_[c]);
-        const float leaning = behind_.leaning[behind];
-        const auto there = around(m, candidates);
-        if (leaning == 0 || there.unknown > 0) continue;
-        const int own = leaning < 0 ? there.left : there.right,
-                  other = leaning < 0 ? there.right : there.left;
-        of_behind[behind].other += own == 0;
-        of_behind[behind].own += other == 0;
-        if (own > 1) continue;
-        for (const auto p : candidates.of(c)) {
-            const auto ahead = static_cast<std::size_t>(ahead_of_[static_cast<std::size_t>(p)]);
-            if (ahead_.group[ahead] != group_) continue;
-            if (own == 0) of_ahead[ahead].other += 1.0f / static_cast<float>(other);
-            if (own == 1 && (ahead_.leaning[ahead] < 0) == (leaning < 0)) of_ahead[ahead].own += 1;
-        }
-    }
-    const auto forget = [&](Side& side, const std::vector<Votes>& votes) {
-        for (std::size_t i = 0; i < side.group.size(); ++i) {
-            if (side.group[i] != group_) continue;
-            if (votes[i].own < kVotes || votes[i].other > kAgainst * votes[i].own) side.leaning[i] = 0;
-        }
-    };
-    forget(ahead_, of_ahead);
-    forget(behind_, of_behind);
-}
-
-// Calls find a request of their own half, where calls nearby would not.
-bool Workers::apart(const Candidates& candidates) const {
-    const auto any = [&](const Side& side, bool left) {
-        for (std::size_t i = 0; i < side.group.size(); ++i) {
-            if (side.group[i] == group_ && (left ? side.leaning[i] < 0 : side.leaning[i] > 0)) return true;
-        }
-        return false;
-    };
-    for (const bool left : {true, false}) {
-        if (!any(ahead_, left) || !any(behind_, left)) return false;
-    }
-    double by_chance = 0, broken = 0;
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-        const auto there = around(m, candidates);
-        if (there.unknown > 0) continue;
-        const float
-            own =
-                behind_.leaning[static_cast<std::size_t>(behind_of_[static_cast<std::size_t>(members_[m])])],
-            other = behind_.leaning[static_cast<std::size_t>(control(m))];
-        if (own == 0 || other == 0) continue;
-        broken += (own < 0 ? there.left : there.right) == 0;
-        by_chance += (other < 0 ? there.left : there.right) == 0;
-    }
-    return by_chance >= kProof && broken <= kBroken * by_chance;
 }
 
 }  // namespace tapscope::match

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "key_map.hpp"
@@ -20,13 +21,21 @@ namespace tapscope::match {
 
 class Workers {
 public:
-    // Tells the processes of a stretch, and drops the candidates that are of another process than the call. Where there
-    // are none it looks at fewer and fewer stretches.
-    void separate(const Problem& problem, Candidates& candidates);
-    // Splits that were found in the last stretch: one less than there are processes.
-    int splits() const noexcept { return splits_; }
+    // Tells the processes of a stretch, and drops the candidates that are of another process than the call. The problem
+    // borrows what was told until the next time. Where there are none it looks at fewer and fewer stretches.
+    void separate(Problem& problem, Candidates& candidates);
+    // That were told in the last stretch; 0: all may be of one.
+    std::int32_t processes() const noexcept { return static_cast<std::int32_t>(of_process_.size()); }
 
 private:
+    static constexpr std::size_t kFewestCalls = 200;  // that a split is told from
+    // Calls from one to the one that it is compared with, which is not of the same request.
+    static constexpr std::size_t kNearby = 61;
+    // That a connection needs to be told; share of them that may object.
+    static constexpr float kVotes = 3, kAgainst = 0.1f;
+    // Share of the calls that would find nobody by chance which may find nobody of their own process.
+    static constexpr double kBroken = 0.03;
+
     // Of one connection: the splits that it is on one side of, and on the other; where neither, it is not told.
     struct Place {
         std::uint64_t left = 0, right = 0;
@@ -37,10 +46,17 @@ private:
     // Connections on one side, by number.
     struct Side {
         std::vector<Place> place;
-        std::vector<std::int32_t> group;  // that they are in, so far; kNone: not told
-        std::vector<float> leaning;       // in the split at hand: below 0 left, above 0 right
-        std::vector<float> used;          // calls
+        std::vector<std::int32_t>
+            group;                   // that they are in, so far, and the process in the end; kNone: not told
+        std::vector<float> leaning;  // in the split at hand: below 0 left, above 0 right
+        std::vector<float> used;     // calls
+        std::vector<std::uint64_t> name;  // the same in all stretches; not 0
+        KeyMap known_at;                  // by name: place in
+        std::vector<std::int32_t> known;  // processes that connections were told to be of
         void resize(std::size_t n);
+        void call(const std::vector<std::int32_t>& conns, std::span<const std::int64_t> names);
+        void tell(std::size_t conn, std::int32_t process, const std::vector<Place>& of_process);
+        void forget();
     };
     // A connection that requests came on (ahead) and one that calls are made on (behind).
     struct Pair {
@@ -51,9 +67,24 @@ private:
         float own = 0, other = 0;  // calls that only its own half explains, that only the other one does
     };
 
+    // Requests in flight around a call.
+    struct Crowd {
+        std::vector<int> of;          // by process
+        std::int32_t untold = kNone;  // a connection that some came on, and is not told;
+        bool several = false;         // whether that is more than one
+    };
+
     void number(const Problem& problem);
+    void find(const Candidates& candidates);
+    void forget();
+    void remember(const Problem& problem);
+    void recall();
+    Crowd crowd(std::size_t c, const Candidates& candidates) const;
+    void tell_others(const Candidates& candidates);
+    bool holds(const Candidates& candidates) const;
     std::int32_t split_all(const Candidates& candidates);
     void drop(const Problem& problem, Candidates& candidates) const;
+    void tell(Problem& problem);
     bool split(std::int32_t group, const Candidates& candidates);
     bool bonds(std::int32_t groups) const;
     void find_members(std::int32_t group, const Candidates& candidates);
@@ -76,6 +107,8 @@ private:
     std::vector<std::int32_t> members_;  // children of the group that is being split
     std::vector<Pair> pairs_;
     KeyMap pair_;
+    std::vector<Place> of_process_;
+    std::vector<std::int32_t> parent_process_, child_process_;
     int splits_ = 0;
     // Stretches that are not looked at, because nothing was found in the last ones; how many of them were so lately.
     int left_out_ = 0, pause_ = 0;

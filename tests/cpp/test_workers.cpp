@@ -126,6 +126,23 @@ struct Node {
         for (std::size_t c = 0; c < conn.size(); ++c) out += candidates.find(c, parent_of[c]) < 0;
         return out;
     }
+    // The calls that begin while requests [from, until) come, without the requests in flight before.
+    Problem stretch(std::size_t from, std::size_t until) {
+        const auto at = [&](std::size_t r) {
+            return std::lower_bound(begin.begin(), begin.end(), arrive[r]) - begin.begin();
+        };
+        const auto first = static_cast<std::size_t>(at(from)),
+                   count = static_cast<std::size_t>(at(until)) - first;
+        const auto before = from < 40 ? 0 : from - 40;
+        Problem out = problem;
+        const auto cut = [&](auto& column) { column = column.subspan(before, until - before); };
+        cut(out.parents.cls), cut(out.parents.conn), cut(out.parents.arrive), cut(out.parents.request_end);
+        cut(out.parents.response_begin), cut(out.parents.depart), cut(out.parents.answered);
+        const auto cut_calls = [&](auto& column) { column = column.subspan(first, count); };
+        cut_calls(out.children.cls), cut_calls(out.children.conn), cut_calls(out.children.conn_name);
+        cut_calls(out.children.begin), cut_calls(out.children.response_begin), cut_calls(out.children.end);
+        return out;
+    }
     // Candidates of another process than their call's own request.
     int foreign() const {
         int out = 0;
@@ -145,7 +162,7 @@ int main() {
             Node node(processes, mean, false);
             Workers workers;
             workers.separate(node.problem, node.candidates);
-            expect(workers.splits() == processes - 1, "every process is found");
+            expect(workers.processes() == processes, "every process is found");
             expect(node.lost() == 0, "a call keeps its own request");
             expect(node.foreign() < 0.02 * static_cast<double>(node.before), "hardly any other is left");
         }
@@ -153,14 +170,14 @@ int main() {
             Node node(1, mean, bursts);
             Workers workers;
             workers.separate(node.problem, node.candidates);
-            expect(workers.splits() == 0 && node.left() == 1.0, "one process is not taken apart");
+            expect(workers.processes() == 0 && node.left() == 1.0, "one process is not taken apart");
         }
     }
     {
         Node node(2, 5, true);
         Workers workers;
         workers.separate(node.problem, node.candidates);
-        expect(workers.splits() == 1 && node.lost() == 0, "bursts do not hide two processes");
+        expect(workers.processes() == 2 && node.lost() == 0, "bursts do not hide two processes");
     }
     {
         Node node(2, 5, false, 10);
@@ -172,7 +189,7 @@ int main() {
         Node node(2, 5, false, 200);
         Workers workers;
         workers.separate(node.problem, node.candidates);
-        expect(workers.splits() == 0, "where connections are shared now and then nobody is told apart");
+        expect(workers.processes() == 0, "where connections are shared now and then nobody is told apart");
     }
     {
         // Each process has one connection on either side: those are bonds.
@@ -183,7 +200,41 @@ int main() {
         }
         Workers workers;
         workers.separate(node.problem, node.candidates);
-        expect(workers.splits() == 0 && node.left() == 1.0, "bonds are left to what tells of bonds");
+        expect(workers.processes() == 0 && node.left() == 1.0, "bonds are left to what tells of bonds");
+    }
+    {
+        // Connections are known in later stretches, which are too short, and too busy, to tell them from.
+        Node node(2, 2, false);
+        Workers workers, fresh;
+        workers.separate(node.problem, node.candidates);
+        auto stretch = node.stretch(2000, 2050);
+        Candidates all, candidates;
+        find_candidates(stretch, all);
+        candidates = all;
+        fresh.separate(stretch, candidates);
+        expect(fresh.processes() == 0 && stretch.processes == 1, "nobody could tell them from so few calls");
+        workers.separate(stretch, candidates);
+        expect(workers.processes() == 2 && stretch.processes == 3, "but they are remembered");
+        expect(candidates.offset.back() < 0.7 * static_cast<double>(all.offset.back()), "and help");
+        bool right = true;
+        for (std::size_t c = 0; c < stretch.children.size(); ++c) {
+            for (const auto p : candidates.of(c)) {
+                const auto own = stretch.process_of_parent(static_cast<std::size_t>(p));
+                right = right && own == stretch.process_of_child(c);
+            }
+        }
+        expect(right, "each row is told its process");
+    }
+    {
+        // The same names mean other processes from one stretch to the next.
+        Node node(2, 5, false), other(2, 4, false);
+        Workers workers;
+        workers.separate(node.problem, node.candidates);
+        for (auto* names : {&other.ahead, &other.conn_name}) {
+            for (auto& name : *names) name ^= 1;
+        }
+        workers.separate(other.problem, other.candidates);
+        expect(other.lost() == 0, "what is remembered is not believed against what is seen");
     }
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
