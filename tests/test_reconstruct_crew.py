@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -75,8 +76,9 @@ def test_an_error_in_one_job_ends_the_others_and_is_raised():
         raise ValueError("no")
 
     def slow() -> bool:
-        crew.watch(Slow())
+        stream = crew.watch(Slow())
         begun.set()
+        assert stream is not None
         return stopped.wait(10)
 
     with pytest.raises(ValueError, match="no"):
@@ -91,6 +93,14 @@ def test_a_stream_that_begins_after_the_end_was_asked_for_ends_at_once():
     stream = crew.watch(_kernel.NodeStream())
     stream.finish()
     assert not len(stream.take()["parent"])
+
+
+def test_a_crew_does_not_keep_what_a_node_has_learned():
+    crew = Crew(2)
+    stream = crew.watch(_kernel.NodeStream())
+    left = weakref.ref(stream)
+    del stream
+    assert left() is None
 
 
 def test_followed_nodes_are_matched_beside_each_other_with_the_same_links(world):

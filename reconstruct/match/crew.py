@@ -4,6 +4,7 @@ depend on another's."""
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TypeVar
@@ -18,12 +19,13 @@ class Crew:
 
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or len(os.sched_getaffinity(0))
-        self._streams: list[NodeStream] = []
+        self._streams: list[weakref.ref[NodeStream]] = []
         self._stopped = False
 
     def watch(self, stream: NodeStream) -> NodeStream:
-        """The same stream, which ends early when the crew has to stop."""
-        self._streams.append(stream)
+        """The same stream, which ends early when the crew has to stop. The crew does not keep it: what was
+        learned of a node is let go when the node is over."""
+        self._streams.append(weakref.ref(stream))
         if self._stopped:
             stream.stop()
         return stream
@@ -48,8 +50,9 @@ class Crew:
                         done(running[each])
             except BaseException:
                 self._stopped = True
-                for stream in self._streams:
-                    stream.stop()
+                for watched in self._streams:
+                    if (stream := watched()) is not None:
+                        stream.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return [each.result() for each in running]
