@@ -17,7 +17,7 @@ void Workers::Side::resize(std::size_t n) {
     name.assign(n, 0);
 }
 
-void Workers::Side::call(const std::vector<std::int32_t>& conns, std::span<const std::int64_t> names) {
+void Workers::Side::take_names(const std::vector<std::int32_t>& conns, std::span<const std::int64_t> names) {
     for (std::size_t i = 0; i < names.size(); ++i) {
         name[static_cast<std::size_t>(conns[i])] = static_cast<std::uint64_t>(names[i]) + 1;
     }
@@ -146,8 +146,8 @@ void Workers::number(const Problem& problem) {
     for (const auto conn : behind_of_) behind = std::max(behind, conn + 1);
     ahead_.resize(static_cast<std::size_t>(names.size()));
     behind_.resize(static_cast<std::size_t>(behind));
-    ahead_.call(ahead_of_, problem.parents.conn);
-    behind_.call(behind_of_, problem.children.conn_name);
+    ahead_.take_names(ahead_of_, problem.parents.conn);
+    behind_.take_names(behind_of_, problem.children.conn_name);
     const auto leave_out = [](Side& side, const std::vector<std::int32_t>& conns) {
         for (const auto conn : conns) side.used[static_cast<std::size_t>(conn)] += 1;
         for (std::size_t i = 0; i < side.group.size(); ++i) {

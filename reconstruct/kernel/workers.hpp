@@ -8,6 +8,9 @@
 //
 // A group of connections is split in two as long as both halves prove to be apart: calls hardly ever find no request of
 // their own half, and the calls nearby, taken in their places, often would.
+//
+// Stretches behind the first may be too short, or too busy, to tell that from. So what was told of a connection is
+// remembered, and tells of others, until the rows speak against it (worker_memory.cpp).
 #pragma once
 
 #include <cstdint>
@@ -54,7 +57,7 @@ private:
         KeyMap known_at;                  // by name: place in
         std::vector<std::int32_t> known;  // processes that connections were told to be of
         void resize(std::size_t n);
-        void call(const std::vector<std::int32_t>& conns, std::span<const std::int64_t> names);
+        void take_names(const std::vector<std::int32_t>& conns, std::span<const std::int64_t> names);
         void tell(std::size_t conn, std::int32_t process, const std::vector<Place>& of_process);
         void forget();
     };

@@ -133,9 +133,9 @@ struct Node {
         };
         const auto first = static_cast<std::size_t>(at(from)),
                    count = static_cast<std::size_t>(at(until)) - first;
-        const auto before = from < 40 ? 0 : from - 40;
+        const auto early = from < 40 ? 0 : from - 40;
         Problem out = problem;
-        const auto cut = [&](auto& column) { column = column.subspan(before, until - before); };
+        const auto cut = [&](auto& column) { column = column.subspan(early, until - early); };
         cut(out.parents.cls), cut(out.parents.conn), cut(out.parents.arrive), cut(out.parents.request_end);
         cut(out.parents.response_begin), cut(out.parents.depart), cut(out.parents.answered);
         const auto cut_calls = [&](auto& column) { column = column.subspan(first, count); };
