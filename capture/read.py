@@ -74,10 +74,11 @@ def read_files(
     waits for secrets of a log that grows (tls_key_wait_ns, 0), or adds the UDP port of a tunnel (vxlan_port,
     geneve_port).
     `tls_keylog` is a file with TLS secrets in the format of SSLKEYLOGFILE; secrets inside pcapng files are
-    used, too. `threads` share the connections of files between them (0: as many as usable cores, at most 4);
-    the tables are the same for any number. Ctrl-C ends the reading; what was read is returned with
-    `interrupted` set. Raises TapscopeError with path, offset and remedy for what is not a capture; a file
-    that is cut is read up to there (see ``sources[i]["warning"]`` and the counter source.truncated_file).
+    used, too. With two `threads` (0: as many as usable cores; more are two) one decodes and follows
+    connections of files, the other dissects; the tables are the same. Ctrl-C ends the reading; what was read
+    is returned with `interrupted` set. Raises TapscopeError with path, offset and remedy for what is not a
+    capture; a file that is cut is read up to there (see ``sources[i]["warning"]`` and the counter
+    source.truncated_file).
     """
     if not paths:
         raise TapscopeError("no capture file was named", remedy="Name at least one pcap or pcapng file.")
@@ -98,10 +99,10 @@ def read_files(
 
 
 def _usable(threads: int, paths: Sequence[str | os.PathLike[str]]) -> int:
-    """Engines that share the reading. A pipe that is silent must answer to Ctrl-C, which one thread does."""
+    """Threads that read. A pipe that is silent must answer to Ctrl-C, which one thread does."""
     if not all(Path(path).is_file() for path in paths):
         return 1
-    return threads or min(len(os.sched_getaffinity(0)), 4)
+    return threads or len(os.sched_getaffinity(0))
 
 
 def checked_keylog(path: str | os.PathLike[str] | None) -> str:

@@ -45,7 +45,7 @@ class TraceOptions:
     follow: bool = False
     self_check: bool = True
     threads: int = 1
-    """That read packets; 0: one per core, at most 4. Not stored: the tables are the same for any number."""
+    """That read packets, one or two; 0: as there are cores. Not stored: the tables are the same."""
     thread_logs: tuple[Path, ...] = ()
     """Of the servers: parents are told by them, and nothing is matched,"""
     match_rest: bool = False

@@ -35,7 +35,7 @@ py::dict export_all(Engine& engine, const std::vector<const SourceReport*>& repo
 // The rows since the last time, with the ids of row 0, amendments, and classes from number `classes_told` on.
 py::dict export_segment(Engine& engine, const std::vector<const SourceReport*>& reports,
                         std::size_t& classes_told);
-py::list export_counters(Recorder& recorder);
+py::list export_counters(Engine& engine);
 
 // read_files.cpp
 Settings make_settings(const py::bytes& salt, bool keep_text, const PortMap& port_map);

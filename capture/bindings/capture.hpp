@@ -44,7 +44,7 @@ public:
     }
     // The open packet file; empty: none, or none yet.
     std::string packet_file() const { return written_ ? written_->open_path() : std::string(); }
-    Counters& counters() noexcept { return engine_.recorder().counters; }
+    Counters& counters() noexcept { return engine_.counters(); }
 
     // Takes packets for `milliseconds`, or until there are `packets` (at least as many as so far) in total. False
     // when there will be no more.
@@ -67,9 +67,10 @@ public:
 
     // Rows that wait for drain().
     std::size_t rows() {
-        const Recorder& recorder = engine_.recorder();
-        return recorder.messages.size + recorder.evidence.size + recorder.connections.size +
-               recorder.connections_again.size + recorder.tcp_events.size + recorder.amendments.size;
+        const MessageTables& messages = engine_.recorder();
+        const FlowTables& flows = engine_.tracker().rows();
+        return messages.messages.size + messages.evidence.size + messages.amendments.size +
+               flows.connections.size + flows.connections_again.size + flows.tcp_events.size;
     }
 
     py::dict drain() {
@@ -85,7 +86,7 @@ public:
         out["packets"] = packets_;
         out["messages"] = engine_.recorder().first_message + engine_.recorder().messages.size;
         out["connections_open"] = tracker.connections_open();
-        out["counters"] = export_counters(engine_.recorder());
+        out["counters"] = export_counters(engine_);
         py::list sources;
         for (const SourceReport* report : reports()) sources.append(export_report(*report));
         out["sources"] = sources;

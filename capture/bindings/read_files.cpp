@@ -1,11 +1,10 @@
 // Capture files to tables.
-#include <algorithm>
 #include <memory>
 
 #include "bindings.hpp"
 #include "bytes.hpp"
 #include "dissect/tls_keys.hpp"
-#include "sharded.hpp"
+#include "pipeline.hpp"
 #include "source/merge.hpp"
 
 namespace tapscope::bindings {
@@ -64,8 +63,6 @@ void take_secrets(const MergedSources& sources, TlsKeyLog& keys) {
 
 namespace {
 
-constexpr std::uint16_t kAvaticaPort = 8765;  // the query server's default
-
 struct Read {
     const std::vector<std::string>& paths;
     const Settings& settings;
@@ -97,7 +94,7 @@ struct Read {
 
     py::dict by_one() const {
         Engine engine(settings);
-        const std::unique_ptr<MergedSources> sources = open(engine.recorder().counters);
+        const std::unique_ptr<MergedSources> sources = open(engine.counters());
         bool interrupted = false;
         {
             const py::gil_scoped_release no_gil;
@@ -118,25 +115,20 @@ struct Read {
         return tables(engine, *sources, interrupted);
     }
 
-    // Of regular files, once more with the ports that were learned if there are any.
-    py::dict by_several(unsigned threads, std::vector<std::uint16_t> together) const {
-        while (true) {
-            ShardedEngine sharded(settings, threads, together);
-            const std::unique_ptr<MergedSources> sources = open(sharded.source_counters());
-            bool interrupted = false;
-            {
-                const py::gil_scoped_release no_gil;
-                Pulse pulse(progress);
-                interrupted = !sharded.read(*sources, [&](std::uint64_t done, std::uint64_t total) {
-                    return pulse.interrupted(done, total);
-                });
-                interrupted = interrupted || Pulse::pressed();
-                check(*sources, interrupted);
-            }
-            const std::vector<std::uint16_t> learned = sharded.foreign_statements();
-            if (learned.empty() || interrupted) return tables(sharded.first(), *sources, interrupted);
-            together.insert(together.end(), learned.begin(), learned.end());
+    py::dict by_two() const {
+        Pipeline pipeline(settings);
+        const std::unique_ptr<MergedSources> sources = open(pipeline.engine().counters());
+        bool interrupted = false;
+        {
+            const py::gil_scoped_release no_gil;
+            Pulse pulse(progress);
+            interrupted = !pipeline.read(*sources, [&](std::uint64_t done, std::uint64_t total) {
+                return pulse.interrupted(done, total);
+            });
+            interrupted = interrupted || Pulse::pressed();
+            check(*sources, interrupted);
         }
+        return tables(pipeline.engine(), *sources, interrupted);
     }
 };
 
@@ -150,12 +142,7 @@ py::dict read_files(const std::vector<std::string>& paths, const py::bytes& salt
     settings.tls_keys->refresh();
     const Pulse::WhileWaiting waiting;
     const Read read{paths, settings, progress};
-    threads = std::min(threads, ShardedEngine::kMaxEngines);
-    if (threads <= 1) return read.by_one();
-    std::vector<std::uint16_t> together{kAvaticaPort};
-    for (const auto& [port, protocol] : settings.port_map)
-        if (protocol == Protocol::avatica) together.push_back(port);
-    return read.by_several(threads, std::move(together));
+    return threads <= 1 || settings.limits.tls_key_wait_ns > 0 ? read.by_one() : read.by_two();
 }
 
 }  // namespace

@@ -14,9 +14,12 @@ py::array view(const Column<T>& column, std::size_t rows, const py::capsule& own
 }
 
 #define TAPSCOPE_EXPORT(type, name) out[#name] = view(table.name, table.size, owner);
-py::dict export_table(const ConnectionColumns& table, const py::capsule& owner) {
+void export_contents(const ContentColumns& table, const py::capsule& owner,
+                     py::dict& out){TAPSCOPE_CONTENT_COLUMNS(TAPSCOPE_EXPORT)} py::dict
+    export_table(const ConnectionColumns& table, const ContentColumns& contents, const py::capsule& owner) {
     py::dict out;
     TAPSCOPE_CONNECTION_COLUMNS(TAPSCOPE_EXPORT)
+    export_contents(contents, owner, out);
     return out;
 }
 py::dict export_table(const MessageColumns& table, const py::capsule& owner) {
@@ -70,9 +73,12 @@ py::dict export_report(const SourceReport& report) {
     return out;
 }
 
-py::list export_counters(Recorder& recorder) {
+py::list export_counters(Engine& engine) {
+    Recorder& recorder = engine.recorder();
+    Counters all = engine.counters();
+    all.add_all(recorder.counters);
     py::list counters;
-    for (const auto& row : recorder.counters.rows())
+    for (const auto& row : all.rows())
         counters.append(py::make_tuple(text(row.name), row.value, unit_name(row.unit)));
     for (const auto& row : recorder.remainders.rows())
         counters.append(py::make_tuple(text("unparsed." + row.name), row.value, unit_name(row.unit)));
@@ -83,7 +89,7 @@ namespace {
 
 py::dict export_tables(Tables* tables, const py::capsule& owner) {
     py::dict out;
-    out["connections"] = export_table(tables->connections, owner);
+    out["connections"] = export_table(tables->connections, tables->contents, owner);
     out["messages"] = export_table(tables->messages, owner);
     out["evidence"] = export_table(tables->evidence, owner);
     out["tcp_events"] = export_table(tables->tcp_events, owner);
@@ -105,7 +111,7 @@ py::list export_tap_points(Engine& engine, const std::vector<const SourceReport*
     std::uint64_t other_packets = engine.packet_count(), other_bytes = 0;
     for (const SourceReport* report : reports) other_bytes += report->bytes;
     py::list tap_points;
-    const auto& taps = engine.recorder().tap_points.rows();
+    const auto& taps = engine.tap_points().rows();
     for (std::size_t i = 1; i < taps.size(); ++i) {
         tap_points.append(py::make_tuple(taps[i].code, taps[i].packets, taps[i].bytes, taps[i].copies));
         other_packets -= taps[i].packets;
@@ -129,7 +135,7 @@ py::dict export_all(Engine& engine, const std::vector<const SourceReport*>& repo
     out["classes"] = classes;
     out["examples"] = examples;
     out["addresses"] = engine.tracker().addresses().texts();
-    out["counters"] = export_counters(engine.recorder());
+    out["counters"] = export_counters(engine);
     out["sources"] = export_reports(reports);
     out["tap_points"] = export_tap_points(engine, reports);
     out["interrupted"] = interrupted;
@@ -142,7 +148,7 @@ py::dict export_segment(Engine& engine, const std::vector<const SourceReport*>& 
     const py::capsule owner = owner_of(tables);
     py::dict out = export_tables(tables, owner);
     out["amendments"] = export_table(tables->amendments, owner);
-    out["connections_again"] = export_table(tables->connections_again, owner);
+    out["connections_again"] = export_table(tables->connections_again, tables->contents_again, owner);
     out["again"] = py::array(py::dtype::of<std::int64_t>(), {tables->again.size()}, {sizeof(std::int64_t)},
                              tables->again.data(), owner);
     out["first_message"] = tables->first_message;
@@ -160,7 +166,7 @@ py::dict export_segment(Engine& engine, const std::vector<const SourceReport*>& 
     out["classes"] = classes;
     out["addresses"] = engine.tracker().addresses().texts();
     engine.tracker().addresses().clear();
-    out["counters"] = export_counters(recorder);
+    out["counters"] = export_counters(engine);
     out["sources"] = export_reports(reports);
     out["tap_points"] = export_tap_points(engine, reports);
     return out;

@@ -16,8 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Engine engine(Settings{});
     try {
         std::vector<std::unique_ptr<Source>> sources;
-        sources.push_back(open_file("/proc/self/fd/" + std::to_string(file), 0, engine.recorder().counters));
-        MergedSources merged(std::move(sources), engine.recorder().counters);
+        sources.push_back(open_file("/proc/self/fd/" + std::to_string(file), 0, engine.counters()));
+        MergedSources merged(std::move(sources), engine.counters());
         std::vector<Packet> batch;
         while (merged.fill(batch), !batch.empty()) engine.packets(batch);
         check_link_types(merged.sources()[0]->report());

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -78,6 +79,35 @@ void prepare_column(void* block, std::size_t bytes, std::size_t from, std::size_
     ::madvise(static_cast<std::uint8_t*>(block) + begin, end - begin, MADV_POPULATE_WRITE);
 #else
     static_cast<void>(block), static_cast<void>(bytes), static_cast<void>(from), static_cast<void>(to);
+#endif
+}
+
+void PagesAhead::announce(void* block, std::size_t bytes, std::size_t from, std::size_t to) noexcept {
+    if (bytes < kMappedColumn) return;
+    // A huge page comes with its first byte.
+    const bool huge = bytes >= kLargeColumn;
+    const std::size_t begin = huge ? rounded_up(from, kHugePage) : from & ~(kPage - 1);
+    const std::size_t end = std::min(rounded_up(to, huge ? kHugePage : kPage), mapped_size(bytes));
+    if (begin >= end) return;
+    const std::lock_guard lock(mutex_);
+    if (count_ == kMost) return;
+    ranges_[(first_ + count_++) % kMost] = {static_cast<std::uint8_t*>(block) + begin, end - begin};
+}
+
+PagesAhead::Range PagesAhead::take() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (count_ == 0) return {};
+    const Range range = ranges_[first_];
+    first_ = (first_ + 1) % kMost;
+    --count_;
+    return range;
+}
+
+void PagesAhead::get(Range range) noexcept {
+#if defined(MADV_POPULATE_WRITE)
+    ::madvise(range.begin, range.bytes, MADV_POPULATE_WRITE);
+#else
+    static_cast<void>(range);
 #endif
 }
 

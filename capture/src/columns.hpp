@@ -4,6 +4,7 @@
 // numpy can view it without a copy.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -48,6 +49,10 @@ public:
     void prepare(std::size_t from, std::size_t to) noexcept {
         prepare_column(data_, rows_ * sizeof(T), from * sizeof(T), to * sizeof(T));
     }
+    // Rows from `from` up to `to` are the next ones.
+    void announce(std::size_t from, std::size_t to, PagesAhead& ahead) const noexcept {
+        ahead.announce(data_, rows_ * sizeof(T), from * sizeof(T), std::min(to, rows_) * sizeof(T));
+    }
 
 private:
     T* data_ = nullptr;
@@ -61,7 +66,6 @@ private:
     X(std::int32_t, server_addr)            \
     X(std::uint16_t, client_port)           \
     X(std::uint16_t, server_port)           \
-    X(std::uint8_t, protocol)               \
     X(std::uint32_t, tap_point)             \
     X(std::int64_t, first_ns)               \
     X(std::int64_t, last_ns)                \
@@ -79,7 +83,11 @@ private:
     X(std::uint64_t, bytes_to_server)       \
     X(std::uint64_t, bytes_to_client)       \
     X(std::uint64_t, missing_to_server)     \
-    X(std::uint64_t, missing_to_client)     \
+    X(std::uint64_t, missing_to_client)
+
+// What dissection found on a connection, in the row of that connection: to Python, columns of one table.
+#define TAPSCOPE_CONTENT_COLUMNS(X)         \
+    X(std::uint8_t, protocol)               \
     X(std::uint64_t, unparsed_to_server)    \
     X(std::uint64_t, unparsed_to_client)
 
@@ -144,42 +152,50 @@ constexpr bool mostly_zero(std::string_view column) noexcept {
 #define TAPSCOPE_GROW(type, name) name.resize_storage(capacity);
 #define TAPSCOPE_PREPARE(type, name) \
     if constexpr (!mostly_zero(#name)) name.prepare(size, ready);
-#define TAPSCOPE_TABLE(table, columns, first_capacity)                         \
-    struct table {                                                             \
-        static constexpr std::size_t kPrepared = 32 * 1024; /* rows */         \
-        columns(TAPSCOPE_MEMBER) std::size_t size = 0;                         \
-        std::size_t capacity = 0, ready = 0; /* size <= ready <= capacity */   \
-        table() = default;                                                     \
-        table(table&& other) noexcept { *this = std::move(other); }            \
-        table& operator=(table&& other) noexcept {                             \
-            columns(TAPSCOPE_TAKE) std::swap(size, other.size);                \
-            std::swap(capacity, other.capacity);                               \
-            std::swap(ready, other.ready);                                     \
-            return *this;                                                      \
-        }                                                                      \
-        ~table() = default;                                                    \
-        std::size_t append() {                                                 \
-            if (size == ready) [[unlikely]]                                    \
-                make_room();                                                   \
-            return size++;                                                     \
-        }                                                                      \
-        void make_room() {                                                     \
-            if (size == capacity) {                                            \
-                capacity = capacity == 0 ? (first_capacity) : capacity * 2;    \
-                columns(TAPSCOPE_GROW)                                         \
-            }                                                                  \
-            ready = capacity - size < kPrepared ? capacity : size + kPrepared; \
-            columns(TAPSCOPE_PREPARE)                                          \
-        }                                                                      \
+#define TAPSCOPE_ANNOUNCE(type, name) \
+    if constexpr (!mostly_zero(#name)) name.announce(ready, ready + kPrepared, *ahead);
+#define TAPSCOPE_TABLE(table, columns, first_capacity)                                     \
+    struct table {                                                                         \
+        static constexpr std::size_t kPrepared = 32 * 1024; /* rows */                     \
+        columns(TAPSCOPE_MEMBER) std::size_t size = 0;                                     \
+        std::size_t capacity = 0, ready = 0; /* size <= ready <= capacity */               \
+        PagesAhead* ahead = nullptr;         /* is told what comes next */                 \
+        table() = default;                                                                 \
+        table(table&& other) noexcept { *this = std::move(other); }                        \
+        table& operator=(table&& other) noexcept {                                         \
+            columns(TAPSCOPE_TAKE) std::swap(size, other.size);                            \
+            std::swap(capacity, other.capacity);                                           \
+            std::swap(ready, other.ready);                                                 \
+            return *this;                                                                  \
+        }                                                                                  \
+        ~table() = default;                                                                \
+        std::size_t append() {                                                             \
+            if (size == ready) [[unlikely]]                                                \
+                make_room();                                                               \
+            return size++;                                                                 \
+        }                                                                                  \
+        void grow_to(std::size_t rows) {                                                   \
+            while (size < rows) append();                                                  \
+        }                                                                                  \
+        void make_room() {                                                                 \
+            if (size == capacity) {                                                        \
+                capacity = capacity == 0 ? (first_capacity) : capacity * 2;                \
+                columns(TAPSCOPE_GROW)                                                     \
+            }                                                                              \
+            ready = capacity - size < kPrepared ? capacity : size + kPrepared;             \
+            columns(TAPSCOPE_PREPARE) if (ahead != nullptr) { columns(TAPSCOPE_ANNOUNCE) } \
+        }                                                                                  \
     };
 
 TAPSCOPE_TABLE(ConnectionColumns, TAPSCOPE_CONNECTION_COLUMNS, 256)
+TAPSCOPE_TABLE(ContentColumns, TAPSCOPE_CONTENT_COLUMNS, 256)
 TAPSCOPE_TABLE(MessageColumns, TAPSCOPE_MESSAGE_COLUMNS, 4096)
 TAPSCOPE_TABLE(EvidenceColumns, TAPSCOPE_EVIDENCE_COLUMNS, 16384)
 TAPSCOPE_TABLE(TcpEventColumns, TAPSCOPE_TCP_EVENT_COLUMNS, 256)
 TAPSCOPE_TABLE(AmendmentColumns, TAPSCOPE_AMENDMENT_COLUMNS, 256)
 
 #undef TAPSCOPE_TABLE
+#undef TAPSCOPE_ANNOUNCE
 #undef TAPSCOPE_PREPARE
 #undef TAPSCOPE_GROW
 #undef TAPSCOPE_TAKE
@@ -189,18 +205,24 @@ TAPSCOPE_TABLE(AmendmentColumns, TAPSCOPE_AMENDMENT_COLUMNS, 256)
 void sort_by_time(TcpEventColumns& table);
 
 // The rows since the last time they were handed over (Engine::drain), all of them when they never were. A message's id
-// is its number since the start, a connection's likewise; `first_*` are the ids of row 0.
-struct Tables {
-    std::uint64_t first_message = 0;
+// is its number since the start, a connection's likewise; `first_*` are the ids of row 0. Reassembly fills one part,
+// dissection the other.
+struct FlowTables {
     std::int64_t first_connection = 0;
     ConnectionColumns connections;
-    MessageColumns messages;
-    EvidenceColumns evidence;  // `message` holds ids
     TcpEventColumns tcp_events;
-    AmendmentColumns amendments;  // of messages with smaller ids than `first_message`
     // Rows of connections with smaller ids than `first_connection`, as they are now; the last one of an id counts.
     ConnectionColumns connections_again;
     std::vector<std::int64_t> again;  // their ids
 };
+struct MessageTables {
+    std::uint64_t first_message = 0;
+    MessageColumns messages;
+    EvidenceColumns evidence;     // `message` holds ids
+    AmendmentColumns amendments;  // of messages with smaller ids than `first_message`
+    ContentColumns contents;      // of `connections`, as far as it goes
+    ContentColumns contents_again;
+};
+struct Tables : FlowTables, MessageTables {};
 
 }  // namespace tapscope

@@ -255,26 +255,23 @@ void Recorder::amend(MessageRef ref, MessageColumn column, Change change, std::i
     amendments.value[row] = value;
 }
 
-void Recorder::tcp_event(std::int64_t connection, TcpEventKind kind, Direction direction,
-                         std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t packets,
-                         std::uint32_t bytes) {
-    const std::size_t row = tcp_events.append();
-    tcp_events.conn[row] = static_cast<std::int32_t>(connection);
-    tcp_events.kind[row] = static_cast<std::uint8_t>(kind);
-    tcp_events.direction[row] = static_cast<std::uint8_t>(direction);
-    tcp_events.begin_ns[row] = begin_ns;
-    tcp_events.end_ns[row] = end_ns;
-    tcp_events.packets[row] = packets;
-    tcp_events.bytes[row] = bytes;
+void Recorder::contents_of(std::size_t row, bool again) {
+    ContentColumns& out = again ? contents_again : contents;
+    out.grow_to(row + 1);
+    const auto unparsed = [&](Direction d) {
+        const MessageSide& side = exchange_->at(d);
+        return side.outside - side.missing_outside;
+    };
+    out.protocol[row] = static_cast<std::uint8_t>(exchange_->protocol);
+    out.unparsed_to_server[row] = unparsed(Direction::to_server);
+    out.unparsed_to_client[row] = unparsed(Direction::to_client);
 }
 
-Tables Recorder::hand_over() {
+MessageTables Recorder::hand_over() {
     settle_hashes();
-    sort_by_time(tcp_events);
-    Tables out = std::move(static_cast<Tables&>(*this));
-    static_cast<Tables&>(*this) = Tables{};
+    MessageTables out = std::move(static_cast<MessageTables&>(*this));
+    static_cast<MessageTables&>(*this) = MessageTables{};
     first_message = out.first_message + out.messages.size;
-    first_connection = out.first_connection + static_cast<std::int64_t>(out.connections.size);
     return out;
 }
 

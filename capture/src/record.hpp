@@ -15,14 +15,12 @@
 #include "class_dictionary.hpp"
 #include "columns.hpp"
 #include "counters.hpp"
-#include "decode/tap_point.hpp"
 #include "dissect/avatica_statements.hpp"
 #include "dissect/dissector.hpp"
 #include "dissect/route_words.hpp"
 #include "evidence.hpp"
 #include "exchange.hpp"
 #include "hash.hpp"
-#include "row_log.hpp"
 #include "token_hashes.hpp"
 
 namespace tapscope {
@@ -50,7 +48,7 @@ struct Window {
     bool aborted = false;         // on_end: no FIN
 };
 
-class Recorder : public Tables {
+class Recorder : public MessageTables {
 public:
     explicit Recorder(HashKey key, bool keep_text = false) : key_(key), hashes_(key), keep_text_(keep_text) {}
     Recorder(const Recorder&) = delete;
@@ -215,22 +213,21 @@ public:
     // The stream has `end` bytes and no more: closes what is open, and counts what is in no message.
     void stream_ended(Direction direction, std::uint64_t end);
 
+    // What the attached connection carried so far, for its row of the connection table (of `again`: of those again).
+    void contents_of(std::size_t row, bool again);
+
     HashKey key() const noexcept { return key_; }
-    void tcp_event(std::int64_t connection, TcpEventKind kind, Direction direction, std::int64_t begin_ns,
-                   std::int64_t end_ns, std::uint32_t packets, std::uint32_t bytes);
-    RowLog::Sizes row_sizes() const noexcept { return {messages.size, evidence.size, connections.size}; }
 
     // Hashes that are still to be written. Call before evidence is read; hand_over does.
     void settle_hashes() noexcept { hashes_.settle(evidence.hash); }
     // The rows so far, and goes on with empty tables. References to messages stay valid for good.
-    Tables hand_over();
+    MessageTables hand_over();
 
     std::shared_ptr<TlsKeyLog> tls_keys;  // null: nothing is decrypted
     ClassDictionary classes;
     RouteWords routes;
     AvaticaStatements avatica_statements;
     Counters counters;
-    TapPoints tap_points;
     std::vector<std::int32_t>
         new_examples;     // keep_text: classes that got their example, at most one entry each
     Counters remainders;  // bytes seen that are in no message, by reason

@@ -198,8 +198,10 @@ bool PacketDecoder::fragment(const FragmentKey& key, const Fragment& part, const
     kept = std::move(whole->bytes);
     const Rest rest{kept.data(), kept.size(), whole->length};
     if (++depth_ > kMaxTunnels) return refuse("decode.too_deep");
-    return key.source.is_ipv4() ? ip_payload(whole->protocol, rest, network, segment)
-                                : ipv6_payload(whole->protocol, rest, network, segment);
+    const bool found = key.source.is_ipv4() ? ip_payload(whole->protocol, rest, network, segment)
+                                            : ipv6_payload(whole->protocol, rest, network, segment);
+    if (found) segment.flags |= tcp_flag::fleeting;
+    return found;
 }
 
 bool PacketDecoder::ip_payload(std::uint8_t protocol, Rest rest, const Network& network, Segment& segment) {
@@ -240,7 +242,7 @@ bool PacketDecoder::tcp(Rest rest, const Address& source, const Address& target,
     segment.seq = load_be32(p + 4);
     segment.ack = load_be32(p + 8);
     const bool closed_window = load_be16(p + 14) == 0;
-    segment.flags = static_cast<std::uint8_t>((p[13] & ~tcp_flag::closed_window) |
+    segment.flags = static_cast<std::uint8_t>((p[13] & ~(tcp_flag::closed_window | tcp_flag::fleeting)) |
                                               (closed_window ? tcp_flag::closed_window : 0));
     const std::size_t seen = whole ? header : rest.captured;
     segment.payload = p + seen;

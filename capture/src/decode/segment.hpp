@@ -50,6 +50,8 @@ namespace tcp_flag {
 inline constexpr std::uint8_t fin = 1, syn = 2, rst = 4, psh = 8, ack = 16, urg = 32;
 // Ours, in the place of CWR, which nothing here asks for: the receive window is closed.
 inline constexpr std::uint8_t closed_window = 128;
+// Ours, in the place of ECE: the payload is in one of PacketDecoder::kPayloadsKept buffers, and soon is not any more.
+inline constexpr std::uint8_t fleeting = 64;
 }  // namespace tcp_flag
 
 struct Segment {

@@ -47,6 +47,11 @@ public:
     void stamped_earlier(Direction direction, std::uint64_t begin, std::uint64_t end, std::uint32_t first_us,
                          std::int64_t time_ns);
 
+    void tell_contents(std::size_t row, bool again) {
+        recorder_.attach(exchange_);
+        recorder_.contents_of(row, again);
+    }
+
     // Into the cache: what bytes() of `direction` needs.
     void prefetch(Direction direction) const noexcept {
         prefetch_lines(&exchange_.at(direction), sizeof(MessageSide));

@@ -9,7 +9,7 @@ void Tracker::await_keys(Connection& connection, std::uint32_t index) {
     if (connection.awaiting_keys) return;
     connection.awaiting_keys = true;
     awaiting_keys_.push_back({index, connection.generation, now_ns_});
-    recorder_.counters.add("tls.secrets_awaited", 1, Unit::connections);
+    counters_.add("tls.secrets_awaited", 1, Unit::connections);
 }
 
 void Tracker::look_for_awaited_keys() {
@@ -22,7 +22,7 @@ void Tracker::look_for_awaited_keys() {
         awaiting_keys_.pop_front();
         Connection& connection = at(entry.index);
         if (connection.generation != entry.generation || !awaits_keys(connection)) continue;
-        connection.conversation->look_for_keys(!over);
+        look_for_keys_of(connection, !over);
         if (awaits_keys(connection)) {
             awaiting_keys_.push_back(entry);
             continue;
@@ -33,8 +33,12 @@ void Tracker::look_for_awaited_keys() {
     }
 }
 
+void Tracker::look_for_keys_of(Connection& connection, bool may_still_come) {
+    hand(connection, connection.client_side, Delivery::Kind::keys).flag = may_still_come;
+}
+
 void Tracker::give_up_keys(Connection& connection) {
-    if (awaits_keys(connection)) connection.conversation->look_for_keys(false);
+    if (awaits_keys(connection)) look_for_keys_of(connection, false);
     connection.awaiting_keys = false;
 }
 

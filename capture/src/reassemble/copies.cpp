@@ -48,8 +48,8 @@ void Tracker::note_copy(Connection& connection, const Segment& s, RecentSegments
     if (s.length() > 0 || (s.flags & tcp_flag::syn))
         connection.copies_of_one = std::max(connection.copies_of_one, original.copies);
     ++connection.duplicates;
-    ++recorder_.tap_points.at(s.tap).copies;
-    recorder_.counters.add("tcp.mirror_copy", 1, Unit::packets);
+    ++tap_points_.at(s.tap).copies;
+    counters_.add("tcp.mirror_copy", 1, Unit::packets);
 }
 
 // The copy was read first and stamped later: packets do not stand in the file in the order of their times. The bytes
@@ -68,15 +68,18 @@ void Tracker::stamped_earlier(Connection& connection, const Segment& s, RecentSe
     if (s.length() == 0 || begin < 0) return;
     const auto from = static_cast<std::uint64_t>(begin);
     if (mine.held) mine.held->stamped_earlier(from, from + s.length(), s.time_ns);
-    if (connection.conversation && from < mine.next)
-        connection.conversation->stamped_earlier(connection.direction(s.side), from,
-                                                 std::min(from + s.length(), mine.next), first_us, s.time_ns);
+    if (!connection.conversation || from >= mine.next) return;
+    Delivery& delivery = hand(connection, s.side, Delivery::Kind::stamped_earlier);
+    delivery.offset = from;
+    delivery.size = static_cast<std::uint32_t>(std::min(from + s.length(), mine.next) - from);
+    delivery.first_us = first_us;
+    delivery.time_ns = s.time_ns;
 }
 
 void Tracker::keep_alive(Connection& connection, const Segment& s) {
     if (is_copy(connection, s)) return;
     recent_.remember(s);
-    recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
+    counters_.add("tcp.keep_alive", 1, Unit::packets);
 }
 
 // An acknowledgement without data that may be a copy, or a duplicate one that tells of a loss.
@@ -92,7 +95,7 @@ void Tracker::bare_ack(Connection& connection, const Segment& s, bool advances) 
     if (advances || !peer.anchored || peer.acked >= peer.highest()) return;
     peer.duplicate_ack = true;
     peer.duplicate_ack_us = RecentSegments::micros(s);
-    recorder_.counters.add("tcp.duplicate_ack", 1, Unit::packets);
+    counters_.add("tcp.duplicate_ack", 1, Unit::packets);
 }
 
 // Does a segment from elsewhere contradict the connection that has its addresses and ports? Then the tap point is an
@@ -120,12 +123,12 @@ bool Tracker::contradicts(Connection& connection, const Segment& s) {
 bool Tracker::in_own_space(std::uint32_t index, const Segment& s) {
     constexpr std::uint32_t kUntagged = 1;  // is no code of a tap point
     Segment moved = s;
-    moved.key.space = s.tap == 0 ? kUntagged : recorder_.tap_points.code(s.tap);
+    moved.key.space = s.tap == 0 ? kUntagged : tap_points_.code(s.tap);
     moved.hash = mix64(s.hash, moved.key.space);
     const std::uint32_t own = own_spaces_ > 0 ? look_up(moved) : FlowTable::kNone;
     if (own == FlowTable::kNone) {
         if (index == FlowTable::kNone || !contradicts(at(index), s)) return false;
-        recorder_.counters.add("tcp.same_addresses_elsewhere", 1, Unit::connections);
+        counters_.add("tcp.same_addresses_elsewhere", 1, Unit::connections);
     }
     slow_path(own, moved);
     return true;

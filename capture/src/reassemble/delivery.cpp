@@ -22,28 +22,53 @@ void Tracker::open_conversation(Connection& connection) {
     Exchange& exchange = connection.conversation->exchange();
     exchange.keys_may_come = limits_.tls_key_wait_ns > 0;
     exchange.unasked = !connection.syn_seen && !connection.syn_ack_seen;
-    for (const unsigned side : {0u, 1u})
-        exchange.at(connection.direction(side)).base_seq = connection.stream[side].base_seq;
     const std::string endpoint =
         address_text(connection.address(client)) + ":" + std::to_string(connection.port(client));
     exchange.endpoint_hash = siphash13(recorder_.key(), as_bytes(endpoint));
     exchange.endpoint_known = true;
 }
 
-void Tracker::deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
-                      std::int64_t time_ns, std::uint32_t ack, bool has_ack) {
+// A new record, for a connection with a conversation.
+Delivery& Tracker::hand(const Connection& connection, unsigned side, Delivery::Kind kind) {
+    if (deliveries_.full()) [[unlikely]]
+        outlet_.take(deliveries_);
+    return deliveries_.push(connection.conversation.get(), kind, connection.direction(side),
+                            connection.stream[side].base_seq);
+}
+
+void Tracker::deliver_bytes(Connection& connection, unsigned side, Bytes bytes, std::int64_t time_ns,
+                            std::uint64_t acked) {
+    Delivery& delivery = hand(connection, side, Delivery::Kind::bytes);
+    delivery.data = bytes.data();
+    delivery.size = static_cast<std::uint32_t>(bytes.size());
+    delivery.time_ns = time_ns;
+    delivery.offset = acked;
+}
+
+// [begin, end) is what was delivered before, in part at least.
+void Tracker::came_again(Connection& connection, unsigned side, std::uint64_t begin, std::uint64_t end,
+                         std::int64_t time_ns) {
+    Delivery& delivery = hand(connection, side, Delivery::Kind::again);
+    delivery.offset = begin;
+    delivery.size = static_cast<std::uint32_t>(end - begin);
+    delivery.time_ns = time_ns;
+}
+
+void Tracker::deliver(Connection& connection, unsigned side, HeldSegment held) {
     if (!connection.conversation) open_conversation(connection);
     Stream& mine = connection.stream[side];
     const Stream& peer = connection.stream[side ^ 1];
-    // The start of this side may not have been known when the conversation began (data in the peer's SYN).
-    connection.conversation->exchange().at(connection.direction(side)).base_seq = mine.base_seq;
-    const std::int64_t acked = static_cast<std::int64_t>(peer.next) + (has_ack ? peer.from_next(ack) : 0);
-    mine.next += bytes.size();
-    mine.seen += bytes.size();
-    if (!bytes.empty())
-        connection.conversation->bytes(connection.direction(side), bytes, time_ns,
-                                       static_cast<std::uint64_t>(std::max<std::int64_t>(acked, 0)));
-    if (missing > 0) this->missing(connection, side, mine.next + missing, "missing.cut_by_snaplen");
+    const std::int64_t acked =
+        static_cast<std::int64_t>(peer.next) + (held.has_ack ? peer.from_next(held.ack) : 0);
+    mine.next += held.captured;
+    mine.seen += held.captured;
+    if (held.captured > 0) {
+        deliver_bytes(connection, side, {held.data.get(), held.captured}, held.time_ns,
+                      static_cast<std::uint64_t>(std::max<std::int64_t>(acked, 0)));
+        deliveries_.keep(std::move(held.data));
+    }
+    if (held.missing > 0) missing(connection, side, mine.next + held.missing, "missing.cut_by_snaplen");
+    if (held.retransmitted) came_again(connection, side, held.offset, held.end(), held.time_ns);
 }
 
 bool Tracker::waits_for_peer(const Stream& peer, std::uint32_t ack, bool has_ack) const noexcept {
@@ -56,17 +81,13 @@ bool Tracker::waits_for_peer(const Stream& peer, std::uint32_t ack, bool has_ack
 
 void Tracker::deliver_front(Connection& connection, unsigned side) {
     Stream& mine = connection.stream[side];
-    const HeldSegment held = mine.held->take_front();
+    HeldSegment held = mine.held->take_front();
     held_bytes_ -= held.captured;
     if (mine.ended) {
-        recorder_.counters.add("tcp.data_after_fin", 1, Unit::packets);
+        counters_.add("tcp.data_after_fin", 1, Unit::packets);
         return discard("discarded.after_fin", held.captured);
     }
-    deliver(connection, side, {held.data.get(), held.captured}, held.missing, held.time_ns, held.ack,
-            held.has_ack);
-    if (held.retransmitted)
-        connection.conversation->retransmitted(connection.direction(side), held.offset, held.end(),
-                                               held.time_ns);
+    deliver(connection, side, std::move(held));
 }
 
 // Delivers everything that may be delivered; of two sides that both may, the older packet first.
@@ -99,7 +120,10 @@ void Tracker::end_stream(Connection& connection, unsigned side, std::int64_t tim
     Stream& mine = connection.stream[side];
     if (mine.ended) return;
     mine.ended = true;
-    if (connection.conversation) connection.conversation->end(connection.direction(side), time_ns, aborted);
+    if (!connection.conversation) return;
+    Delivery& delivery = hand(connection, side, Delivery::Kind::end);
+    delivery.time_ns = time_ns;
+    delivery.flag = aborted;
 }
 
 }  // namespace tapscope

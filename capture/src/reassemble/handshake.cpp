@@ -36,8 +36,7 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
             if (!answer) ++old.syn_retransmits;
             event(old, s.side, answer ? TcpEventKind::syn_answer_again : TcpEventKind::syn_again, old.last_ns,
                   s.time_ns);
-            recorder_.counters.add(answer ? "tcp.syn_ack_retransmission" : "tcp.syn_retransmission", 1,
-                                   Unit::packets);
+            counters_.add(answer ? "tcp.syn_ack_retransmission" : "tcp.syn_retransmission", 1, Unit::packets);
             return index;
         }
     }
@@ -70,7 +69,7 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
 void Tracker::free_ports(std::uint32_t index) {
     Connection& old = at(index);
     if (!old.finished) {
-        recorder_.counters.add("tcp.port_reused", 1, Unit::connections);
+        counters_.add("tcp.port_reused", 1, Unit::connections);
         if (old.close_how == CloseHow::open) old.close_how = CloseHow::reused;
         finish_connection(index);
     }
@@ -100,10 +99,10 @@ void Tracker::note_listener(const Segment& s) {
 void Tracker::on_reset(Connection& connection, const Segment& s) {
     const Stream& mine = connection.stream[s.side];
     if (mine.anchored && std::abs(std::int64_t{mine.from_next(s.seq)}) > kInWindow && mine.packets > 1)
-        return recorder_.counters.add("tcp.rst_out_of_window", 1, Unit::packets);
+        return counters_.add("tcp.rst_out_of_window", 1, Unit::packets);
     if (is_copy(connection, s)) return;
     recent_.remember(s);
-    recorder_.counters.add("tcp.rst", 1, Unit::packets);
+    counters_.add("tcp.rst", 1, Unit::packets);
     event(connection, s.side, TcpEventKind::rst, s.time_ns, s.time_ns);
     if (connection.reset) return;
     connection.reset = true;
@@ -114,10 +113,10 @@ void Tracker::on_reset(Connection& connection, const Segment& s) {
 // True when a segment that belongs to no connection starts none.
 bool Tracker::without_connection(const Segment& s) {
     if (s.length() > 0) return false;
-    recorder_.counters.add(s.flags & tcp_flag::rst   ? "tcp.rst_without_connection"
-                           : s.flags & tcp_flag::fin ? "tcp.fin_without_connection"
-                                                     : "tcp.ack_without_connection",
-                           1, Unit::packets);
+    counters_.add(s.flags & tcp_flag::rst   ? "tcp.rst_without_connection"
+                  : s.flags & tcp_flag::fin ? "tcp.fin_without_connection"
+                                            : "tcp.ack_without_connection",
+                  1, Unit::packets);
     return true;
 }
 
@@ -125,7 +124,7 @@ bool Tracker::without_connection(const Segment& s) {
 void Tracker::find_client(Connection& connection) {
     const auto settle_on = [&](unsigned client, const char* how) {
         connection.client_side = static_cast<std::uint8_t>(client);
-        recorder_.counters.add(how, 1, Unit::connections);
+        counters_.add(how, 1, Unit::connections);
     };
     const bool mapped[2] = {port_map_.contains(connection.port(0)), port_map_.contains(connection.port(1))};
     if (mapped[0] != mapped[1]) return settle_on(mapped[0] ? 1 : 0, "tcp.client_by_port_map");

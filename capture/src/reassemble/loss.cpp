@@ -36,7 +36,6 @@ void Tracker::look_at_due() {
             if (at(due.index).generation != due.generation || at(due.index).finished) continue;
             at(due.index).queued = false;
             look_at(due.index);
-            log_due(packets_, at(due.index).first_packet);
         }
     }
     while (!forget_.empty() &&
@@ -50,15 +49,11 @@ void Tracker::look_at_due() {
     set_next_due();
 }
 
-void Tracker::log_due(std::uint64_t packet, std::uint64_t due) {
-    if (log_ == nullptr) return;
-    log_->note({packet, due}, recorder_.row_sizes(), recorder_.classes.size(), addresses_.size());
-}
-
 void Tracker::tick(std::int64_t now_ns) {
     now_ns_ = std::max(now_ns_, now_ns);
     look_at_due();
     look_for_keys();
+    hand_over();
 }
 
 // Is there something that later packets, or their absence, decide?
@@ -120,7 +115,7 @@ bool Tracker::declare_missing(Connection& connection, unsigned side, bool force)
             // One number more than there are bytes: more likely a FIN that was not seen than a byte.
             if (mine.fin_inferred) return false;
             mine.fin_inferred = true;
-            recorder_.counters.add("tcp.fin_not_seen", 1, Unit::packets);
+            counters_.add("tcp.fin_not_seen", 1, Unit::packets);
             return true;
         }
         if (mine.packets == 0) mine.absent = true;
@@ -139,12 +134,12 @@ void Tracker::missing(Connection& connection, unsigned side, std::uint64_t end, 
     const std::uint64_t bytes = end - mine.next;
     if (!connection.conversation) open_conversation(connection);
     give_up_keys(connection);
-    connection.conversation->gap(connection.direction(side), bytes);
+    hand(connection, side, Delivery::Kind::gap).offset = bytes;
     mine.next = end;
     mine.missing += bytes;
     mine.fin_inferred = false;
-    recorder_.counters.add(why, bytes, Unit::bytes);
-    recorder_.counters.add("tcp.gap");
+    counters_.add(why, bytes, Unit::bytes);
+    counters_.add("tcp.gap");
     if (mine.acked > mine.next) {
         mine.stuck_ack = mine.acked;
         mine.stuck_packet = packets_;
@@ -172,7 +167,7 @@ void Tracker::give_up_waiting(Connection& connection) {
 }
 
 void Tracker::relieve_memory() {
-    recorder_.counters.add("reassembly.memory_bound");
+    counters_.add("reassembly.memory_bound");
     while (held_bytes_ > limits_.held_bytes / 4 * 3 && !due_.empty()) {
         const Due due = due_.front();
         due_.pop_front();
@@ -201,7 +196,7 @@ void Tracker::finish_connection(std::uint32_t index) {
     fill_row(connection);
     connection.finished = true;
     connection.plain = false;
-    connection.conversation.reset();
+    if (connection.conversation) deliveries_.leave(std::move(connection.conversation));
     for (Stream& stream : connection.stream) {
         if (stream.held) {
             held_bytes_ -= stream.held->bytes();
@@ -214,12 +209,12 @@ void Tracker::finish_connection(std::uint32_t index) {
 }
 
 void Tracker::fill_row(const Connection& connection) {
-    auto row = static_cast<std::size_t>(connection.id - recorder_.first_connection);
-    const bool here = row < recorder_.connections.size;
-    ConnectionColumns& out = here ? recorder_.connections : recorder_.connections_again;
+    auto row = static_cast<std::size_t>(connection.id - rows_.first_connection);
+    const bool here = row < rows_.connections.size;
+    ConnectionColumns& out = here ? rows_.connections : rows_.connections_again;
     if (!here) {
         row = out.append();
-        recorder_.again.push_back(connection.id);
+        rows_.again.push_back(connection.id);
     }
     const unsigned client = connection.shown_client();
     const unsigned server = client ^ 1u;
@@ -229,7 +224,7 @@ void Tracker::fill_row(const Connection& connection) {
     out.server_addr[row] = addresses_.index(connection.address(server));
     out.client_port[row] = connection.port(client);
     out.server_port[row] = connection.port(server);
-    out.tap_point[row] = recorder_.tap_points.code(connection.tap);
+    out.tap_point[row] = tap_points_.code(connection.tap);
     out.first_ns[row] = connection.first_ns;
     out.last_ns[row] = connection.last_ns;
     out.syn_ns[row] = connection.syn_ns;
@@ -247,18 +242,13 @@ void Tracker::fill_row(const Connection& connection) {
     out.bytes_to_client[row] = to_client.seen;
     out.missing_to_server[row] = to_server.missing;
     out.missing_to_client[row] = to_client.missing;
-    const auto unparsed = [&](Direction d) -> std::uint64_t {
-        if (!connection.conversation) return 0;
-        const MessageSide& side = connection.conversation->exchange().at(d);
-        return side.outside - side.missing_outside;
-    };
-    out.unparsed_to_server[row] = unparsed(Direction::to_server);
-    out.unparsed_to_client[row] = unparsed(Direction::to_client);
-    out.protocol[row] = static_cast<std::uint8_t>(
-        connection.conversation ? connection.conversation->exchange().protocol : Protocol::unknown);
+    if (!connection.conversation) return;
+    Delivery& delivery = hand(connection, client, Delivery::Kind::contents);
+    delivery.offset = row;
+    delivery.flag = !here;
 }
 
-// Rows of open connections as they are now: of new ones until their protocol is known, and of all others in turn.
+// Rows of open connections as they are now, behind all that was handed over: of new ones until their protocol is known, and of all others in turn.
 void Tracker::describe_open() {
     const std::vector<Opened> opened = std::exchange(to_describe_, {});
     for (Opened entry : opened) {
@@ -272,9 +262,10 @@ void Tracker::describe_open() {
     for (std::uint32_t n = pool_used_ / kDescribeRounds + 1; n > 0 && pool_used_ > 0; --n) {
         described_ = described_ + 1 < pool_used_ ? described_ + 1 : 0;
         const Connection& connection = at(described_);
-        if (connection.id >= 0 && connection.id < recorder_.first_connection && !connection.finished)
+        if (connection.id >= 0 && connection.id < rows_.first_connection && !connection.finished)
             fill_row(connection);
     }
+    hand_over();
 }
 
 void Tracker::finish() {
@@ -283,10 +274,16 @@ void Tracker::finish() {
         if (at(index).id >= 0 && !at(index).finished) open.push_back(index);
     std::sort(open.begin(), open.end(),
               [&](std::uint32_t a, std::uint32_t b) { return at(a).first_packet < at(b).first_packet; });
-    for (const std::uint32_t index : open) {
-        finish_connection(index);
-        log_due(packets_ + 1, at(index).first_packet);
-    }
+    for (const std::uint32_t index : open) finish_connection(index);
+    hand_over();
+    outlet_.wait();
+}
+
+FlowTables Tracker::hand_over_rows() {
+    sort_by_time(rows_.tcp_events);
+    FlowTables out = std::exchange(rows_, {});
+    rows_.first_connection = out.first_connection + static_cast<std::int64_t>(out.connections.size);
+    return out;
 }
 
 }  // namespace tapscope

@@ -14,11 +14,19 @@ constexpr std::uint32_t kShortestTimer_us = 200'000;  // Linux's least; RFC 6298
 void Tracker::event(Connection& connection, unsigned side, TcpEventKind kind, std::int64_t begin_ns,
                     std::int64_t end_ns, std::uint32_t packets, std::uint32_t bytes) {
     // A connection on which nothing but this happens must not fill the memory.
-    if (connection.events >= kMaxEvents) return recorder_.counters.add("tcp.events_not_kept");
+    if (connection.events >= kMaxEvents) return counters_.add("tcp.events_not_kept");
     ++connection.events;
     const Direction direction =
         side == connection.shown_client() ? Direction::to_server : Direction::to_client;
-    recorder_.tcp_event(connection.id, kind, direction, std::min(begin_ns, end_ns), end_ns, packets, bytes);
+    TcpEventColumns& out = rows_.tcp_events;
+    const std::size_t row = out.append();
+    out.conn[row] = static_cast<std::int32_t>(connection.id);
+    out.kind[row] = static_cast<std::uint8_t>(kind);
+    out.direction[row] = static_cast<std::uint8_t>(direction);
+    out.begin_ns[row] = std::min(begin_ns, end_ns);
+    out.end_ns[row] = end_ns;
+    out.packets[row] = packets;
+    out.bytes[row] = bytes;
 }
 
 // A segment that announces a closed receive window, or comes from a side that did. A window counts as closed until its
@@ -30,7 +38,7 @@ void Tracker::note_window(Connection& connection, const Segment& s) {
     if (s.flags & closed_window) {
         if ((s.flags & fin) || recent_.find(s) != nullptr) return;
         ++connection.stream[s.side].zero_windows;
-        recorder_.counters.add("tcp.zero_window", 1, Unit::packets);
+        counters_.add("tcp.zero_window", 1, Unit::packets);
         connection.window_closed[s.side] = true;
         ++closed_windows_.try_emplace(key, ClosedWindow{s.time_ns, 0}).first->second.packets;
         return;
@@ -57,10 +65,10 @@ void Tracker::count_late(Connection& connection, const Segment& s, std::int64_t 
     constexpr std::int64_t kUnknownRoundTrip_ns = 3'000'000;
     const bool timed = connection.syn_ns >= 0 && connection.established_ns > connection.syn_ns;
     const std::int64_t soon_ns = timed ? connection.established_ns - connection.syn_ns : kUnknownRoundTrip_ns;
-    if (s.time_ns - newest_ns < soon_ns) return recorder_.counters.add("tcp.out_of_order", 1, Unit::packets);
+    if (s.time_ns - newest_ns < soon_ns) return counters_.add("tcp.out_of_order", 1, Unit::packets);
     ++connection.stream[s.side].retransmits;
-    recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
-    recorder_.counters.add("tcp.retransmission_of_unseen", 1, Unit::packets);
+    counters_.add("tcp.retransmission", 1, Unit::packets);
+    counters_.add("tcp.retransmission_of_unseen", 1, Unit::packets);
     event(connection, s.side, TcpEventKind::resent_unseen, before_ns_, s.time_ns, 1, s.length());
 }
 
@@ -71,7 +79,7 @@ bool Tracker::repeated(Connection& connection, const Segment& s, std::uint64_t e
     if (is_copy(connection, s)) return false;
     Stream& mine = connection.stream[s.side];
     ++mine.retransmits;
-    recorder_.counters.add("tcp.retransmission", 1, Unit::packets);
+    counters_.add("tcp.retransmission", 1, Unit::packets);
     const bool asked =
         mine.duplicate_ack && RecentSegments::micros(s) - mine.duplicate_ack_us < kShortestTimer_us;
     const TcpEventKind kind = mine.anchored && end <= mine.acked ? TcpEventKind::resent_needless

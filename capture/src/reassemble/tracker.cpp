@@ -4,33 +4,22 @@
 
 namespace tapscope {
 
-Tracker::Tracker(Recorder& recorder, const Limits& limits,
-                 std::unordered_map<std::uint16_t, Protocol> port_map)
-    : recorder_(recorder), limits_(limits), port_map_(std::move(port_map)), recent_(limits.copy_within_ns) {}
-
-void Tracker::fetch_connection(std::uint32_t guess) const noexcept {
-    if (guess != FlowTable::kNone) at(guess).prefetch();
-}
-
-void Tracker::fetch_conversation(const Segment& s, std::uint32_t guess) const noexcept {
-    if (guess == FlowTable::kNone || s.captured == 0) return;
-    const Connection& connection = at(guess);
-    if (connection.conversation) connection.conversation->prefetch(connection.direction(s.side));
-}
-
-void Tracker::fetch_dissector(const Segment& s, std::uint32_t guess) const noexcept {
-    if (guess == FlowTable::kNone || s.captured == 0) return;
-    if (const auto& conversation = at(guess).conversation) conversation->prefetch_dissector();
-}
+Tracker::Tracker(Recorder& recorder, Outlet& outlet, Counters& counters, TapPoints& tap_points,
+                 const Limits& limits, std::unordered_map<std::uint16_t, Protocol> port_map)
+    : recorder_(recorder),
+      outlet_(outlet),
+      counters_(counters),
+      tap_points_(tap_points),
+      limits_(limits),
+      port_map_(std::move(port_map)),
+      recent_(limits.copy_within_ns) {}
 
 void Tracker::segments(std::span<const Segment> batch, const std::uint32_t* others) {
     std::array<std::uint32_t, kMaxBatch> guesses;
     for (std::size_t i = 0; i < batch.size(); ++i) guesses[i] = guess(batch[i]);
-    if (beyond_cache()) {
+    deliveries_.far = beyond_cache();
+    if (deliveries_.far)
         for (std::size_t i = 0; i < batch.size(); ++i) fetch_connection(guesses[i]);
-        for (std::size_t i = 0; i < batch.size(); ++i) fetch_conversation(batch[i], guesses[i]);
-        for (std::size_t i = 0; i < batch.size(); ++i) fetch_dissector(batch[i], guesses[i]);
-    }
     for (std::size_t i = 0; i < batch.size(); ++i) {
         other_packets(others[i]);
         segment(batch[i], guesses[i]);
@@ -50,8 +39,8 @@ void Tracker::segment(const Segment& s, std::uint32_t guess) {
     }
     Connection& connection = at(index);
     using namespace tcp_flag;
-    if (connection.plain && (s.flags & (syn | fin | rst | ack | closed_window)) == ack && s.missing == 0)
-        [[likely]] {
+    if (connection.plain && (s.flags & (syn | fin | rst | ack | closed_window | fleeting)) == ack &&
+        s.missing == 0) [[likely]] {
         Stream& mine = connection.stream[s.side];
         Stream& peer = connection.stream[s.side ^ 1];
         const std::int32_t ahead = peer.from_next(s.ack);
@@ -69,9 +58,8 @@ void Tracker::segment(const Segment& s, std::uint32_t guess) {
             if (!connection.conversation) open_conversation(connection);
             mine.next += s.captured;
             mine.seen += s.captured;
-            connection.conversation->bytes(connection.direction(s.side), {s.payload, s.captured}, s.time_ns,
-                                           acked);
-            if (connection.conversation->awaits_keys()) [[unlikely]]
+            deliver_bytes(connection, s.side, {s.payload, s.captured}, s.time_ns, acked);
+            if (awaits_keys(connection)) [[unlikely]]
                 settle(connection, index);
             return;
         }
@@ -104,7 +92,7 @@ std::uint32_t Tracker::create(const Segment& s, unsigned client_side) {
     connection.client_side = static_cast<std::uint8_t>(client_side);
     connection.first_packet = packets_;
     connection.first_ns = connection.last_ns = s.time_ns;
-    connection.id = recorder_.first_connection + static_cast<std::int64_t>(recorder_.connections.append());
+    connection.id = rows_.first_connection + static_cast<std::int64_t>(rows_.connections.append());
     if (limits_.handed_over) to_describe_.push_back({index, connection.generation});
     own_spaces_ += s.key.space != 0;
     table_.insert(s.hash, index);
@@ -132,7 +120,7 @@ void Tracker::evict_idlest() {
     if (idlest == FlowTable::kNone) return;
     Connection& victim = at(idlest);
     if (!victim.finished) {
-        recorder_.counters.add("reassembly.evicted", 1, Unit::connections);
+        counters_.add("reassembly.evicted", 1, Unit::connections);
         victim.close_how = CloseHow::evicted;
         finish_connection(idlest);
     }
@@ -151,13 +139,13 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     }
     if (index != FlowTable::kNone && at(index).finished && !(s.flags & syn)) {
         if (is_copy(at(index), s)) return discard("discarded.mirror_copy", s.captured);
-        recorder_.counters.add("tcp.after_close", 1, Unit::packets);
+        counters_.add("tcp.after_close", 1, Unit::packets);
         return discard("discarded.after_close", s.captured);
     }
     if (s.flags & syn) {
         note_listener(s);
         if (s.flags & rst) {
-            recorder_.counters.add("tcp.syn_and_rst", 1, Unit::packets);
+            counters_.add("tcp.syn_and_rst", 1, Unit::packets);
             return discard("discarded.syn_and_rst", s.captured);
         }
         index = on_syn(index, s);
@@ -227,8 +215,7 @@ void Tracker::note_ack(Stream& acknowledged, std::uint32_t ack) {
         if (!acknowledged.based) return;
     }
     const std::int64_t ahead = acknowledged.from_next(ack);
-    if (ahead > std::int64_t{1} << 30)
-        return recorder_.counters.add("tcp.ack_out_of_range", 1, Unit::packets);
+    if (ahead > std::int64_t{1} << 30) return counters_.add("tcp.ack_out_of_range", 1, Unit::packets);
     const std::int64_t offset = static_cast<std::int64_t>(acknowledged.next) + ahead;
     if (offset <= static_cast<std::int64_t>(acknowledged.acked)) return;
     acknowledged.acked = static_cast<std::uint64_t>(offset);
@@ -250,7 +237,7 @@ void Tracker::payload(Connection& connection, const Segment& s) {
         return old_bytes(connection, s, static_cast<std::uint64_t>(std::max<std::int64_t>(begin, 0)),
                          static_cast<std::uint64_t>(std::max<std::int64_t>(end, 0)), s.captured);
     const auto refuse = [&](const char* packet, const char* bytes) {
-        recorder_.counters.add(packet, 1, Unit::packets);
+        counters_.add(packet, 1, Unit::packets);
         discard(bytes, s.captured);
     };
     if (begin < 0) return refuse("tcp.before_stream_start", "discarded.before_stream_start");
@@ -286,7 +273,7 @@ void Tracker::payload(Connection& connection, const Segment& s) {
         old_bytes(connection, s, offset, offset + fresh.length(), fresh.captured - kept);
     }
     if (added.bytes > 0) {
-        if (added.overlap > 0) recorder_.counters.add("tcp.overlap", added.overlap, Unit::bytes);
+        if (added.overlap > 0) counters_.add("tcp.overlap", added.overlap, Unit::bytes);
         recent_.remember(s);
         if (late && !partly_old) count_late(connection, s, newest_ns);
     }
@@ -299,15 +286,13 @@ void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t 
     Stream& mine = connection.stream[s.side];
     if (s.length() == 1 && mine.anchored && end == mine.next && recent_.find(s) == nullptr) {
         recent_.remember(s);
-        recorder_.counters.add("tcp.keep_alive", 1, Unit::packets);
+        counters_.add("tcp.keep_alive", 1, Unit::packets);
         return discard("discarded.keep_alive", captured);
     }
     if (!repeated(connection, s, end)) return discard("discarded.mirror_copy", captured);
     discard("discarded.retransmission", captured);
     if (mine.held) mine.held->retransmitted(begin, end, s.time_ns);
-    if (connection.conversation)
-        connection.conversation->retransmitted(connection.direction(s.side), begin, std::min(end, mine.next),
-                                               s.time_ns);
+    if (connection.conversation) came_again(connection, s.side, begin, std::min(end, mine.next), s.time_ns);
 }
 
 // After a segment on the slow path: may the fast path take over, is there something to look at later?
@@ -319,10 +304,6 @@ void Tracker::settle(Connection& connection, std::uint32_t index) {
                        !awaits_keys(connection) && !connection.window_closed[0] &&
                        !connection.window_closed[1] &&
                        (!connection.syn_ack_seen || connection.established_ns >= 0);
-    if (connection.plain && connection.conversation)
-        for (const unsigned side : {0u, 1u})
-            connection.conversation->exchange().at(connection.direction(side)).base_seq =
-                connection.stream[side].base_seq;
     if (!connection.closing && ((a.ended && b.ended) || connection.reset)) {
         connection.closing = true;
         connection.closing_packet = packets_;
@@ -333,7 +314,7 @@ void Tracker::settle(Connection& connection, std::uint32_t index) {
     for (Stream& stream : connection.stream)
         if (stream.held && (stream.held->bytes() > limits_.held_bytes_of_stream ||
                             stream.held->size() > limits_.held_segments_of_stream)) {
-            recorder_.counters.add("reassembly.stream_bound");
+            counters_.add("reassembly.stream_bound");
             give_up_waiting(connection);
         }
     if (held_bytes_ > limits_.held_bytes) relieve_memory();

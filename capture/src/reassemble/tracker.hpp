@@ -1,4 +1,5 @@
-// Follows every TCP connection: handshakes, ordered bytes of both sides, losses, ends; bytes go to Conversation.
+// Follows every TCP connection: handshakes, ordered bytes of both sides, losses, ends. What it delivers goes to an Outlet
+// in lists; nothing comes back, but where TLS waits for secrets.
 //
 // Order: bytes of one side are delivered only after the bytes of the other side that they acknowledge (delivered or
 // declared missing), so that a response is never parsed before its request. A hole is declared missing when the peer
@@ -18,13 +19,14 @@
 #include <vector>
 
 #include "decode/segment.hpp"
+#include "decode/tap_point.hpp"
 #include "prefetch.hpp"
 #include "reassemble/address_list.hpp"
 #include "reassemble/connection.hpp"
+#include "reassemble/deliveries.hpp"
 #include "reassemble/flow_table.hpp"
 #include "reassemble/recent_segments.hpp"
 #include "record.hpp"
-#include "row_log.hpp"
 
 namespace tapscope {
 
@@ -45,7 +47,16 @@ struct Limits {
 
 class Tracker {
 public:
-    Tracker(Recorder& recorder, const Limits& limits, std::unordered_map<std::uint16_t, Protocol> port_map);
+    // Conversations report to `recorder`; `outlet` gets them their bytes. Whoever gives segments calls hand_over() while
+    // the packets are still there.
+    Tracker(Recorder& recorder, Outlet& outlet, Counters& counters, TapPoints& tap_points,
+            const Limits& limits, std::unordered_map<std::uint16_t, Protocol> port_map);
+    void hand_over() {
+        if (!deliveries_.empty()) outlet_.take(deliveries_);
+    }
+    // The rows since the last time, none of which is open to deliveries that were not handed over.
+    FlowTables hand_over_rows();
+    const FlowTables& rows() const noexcept { return rows_; }
 
     void prefetch(const Segment& segment) const noexcept {
         table_.prefetch(segment.hash);
@@ -59,36 +70,14 @@ public:
     // packets are counted) came before each. What they need of their connections is fetched into the cache for all of
     // them before the first one is looked at.
     void segments(std::span<const Segment> batch, const std::uint32_t* others);
-    // The steps of that for one segment: a guess where its connection is; then, where so many connections are tracked
-    // that they are in no cache, what it needs of it, what that points to, and so on.
     std::uint32_t guess(const Segment& segment) const noexcept { return table_.guess(segment.hash); }
     bool beyond_cache() const noexcept { return table_.size() > kInCache; }
-    void fetch_connection(std::uint32_t guess) const noexcept;
-    void fetch_conversation(const Segment& segment, std::uint32_t guess) const noexcept;
-    void fetch_dissector(const Segment& segment, std::uint32_t guess) const noexcept;
+    void fetch_connection(std::uint32_t guess) const noexcept {
+        if (guess != FlowTable::kNone) at(guess).prefetch();
+    }
     void segment(const Segment& segment, std::uint32_t guess);
     void segment(const Segment& s) { segment(s, FlowTable::kNone); }
     void other_packets(std::uint64_t n) noexcept { packets_ += n; }
-    // A segment passed that another engine looks after (sharded.hpp).
-    void foreign_segment(std::int64_t time_ns) {
-        ++packets_;
-        now_ns_ = std::max(now_ns_, time_ns);
-        if (packets_ >= next_due_packet_ || now_ns_ >= next_due_ns_) [[unlikely]]
-            look_at_due();
-    }
-    // Nothing becomes due while `n` foreign segments up to a time pass; then they may pass at once.
-    bool nothing_due(std::uint64_t n, std::int64_t latest_ns) const noexcept {
-        return packets_ + n < next_due_packet_ && latest_ns < next_due_ns_;
-    }
-    void pass(std::uint64_t n, std::int64_t latest_ns) noexcept {
-        packets_ += n;
-        now_ns_ = std::max(now_ns_, latest_ns);
-    }
-    // Whoever gets a SYN, or answers one, listens. Call for every segment with SYN, foreign ones too.
-    void note_listener(const Segment& segment);
-    // From here on, which steps gave which rows is written down.
-    void keep_log(RowLog* log) noexcept { log_ = log; }
-    std::uint64_t packets() const noexcept { return packets_; }
     // Time went by without packets (live captures).
     void tick(std::int64_t now_ns);
     // TLS connections that wait for secrets go on if they are there now, or if they waited long enough.
@@ -102,6 +91,7 @@ public:
     void describe_open();
 
     AddressList& addresses() noexcept { return addresses_; }
+    std::uint64_t packets() const noexcept { return packets_; }
     std::uint64_t connections_open() const noexcept { return table_.size(); }
 
 private:
@@ -137,6 +127,7 @@ private:
 
     // handshake.cpp: segments that open or break a connection
     std::uint32_t on_syn(std::uint32_t index, const Segment& segment);
+    void note_listener(const Segment& segment);
     void free_ports(std::uint32_t index);
     bool opens_unseen(const Connection& old, const Segment& segment) const noexcept;
     void on_reset(Connection& connection, const Segment& segment);
@@ -152,15 +143,19 @@ private:
                    std::uint64_t captured);
     // Payload that goes into no stream. Invariant: the payload captured is what streams have seen plus "discarded.*".
     void discard(const char* why, std::uint64_t bytes) {
-        if (bytes > 0) recorder_.counters.add(why, bytes, Unit::bytes);
+        if (bytes > 0) counters_.add(why, bytes, Unit::bytes);
     }
     void note_ack(Stream& acknowledged, std::uint32_t ack);
     void settle(Connection& connection, std::uint32_t index);
 
     // delivery.cpp: ordered bytes to the conversation
+    Delivery& hand(const Connection& connection, unsigned side, Delivery::Kind kind);
     void open_conversation(Connection& connection);
-    void deliver(Connection& connection, unsigned side, Bytes bytes, std::uint64_t missing,
-                 std::int64_t time_ns, std::uint32_t ack, bool has_ack);
+    void deliver_bytes(Connection& connection, unsigned side, Bytes bytes, std::int64_t time_ns,
+                       std::uint64_t acked);
+    void came_again(Connection& connection, unsigned side, std::uint64_t begin, std::uint64_t end,
+                    std::int64_t time_ns);
+    void deliver(Connection& connection, unsigned side, HeldSegment held);
     bool waits_for_peer(const Stream& peer, std::uint32_t ack, bool has_ack) const noexcept;
     void drain(Connection& connection);
     void deliver_front(Connection& connection, unsigned side);
@@ -184,9 +179,14 @@ private:
     bool in_own_space(std::uint32_t index, const Segment& segment);
 
     // awaited_keys.cpp: TLS connections whose secrets may still come
-    static bool awaits_keys(const Connection& connection) noexcept {
-        return connection.conversation != nullptr && connection.conversation->awaits_keys();
+    // What was delivered may have begun the wait.
+    bool awaits_keys(const Connection& connection) {
+        if (limits_.tls_key_wait_ns == 0 || connection.conversation == nullptr) [[likely]]
+            return false;
+        hand_over();
+        return connection.conversation->awaits_keys();
     }
+    void look_for_keys_of(Connection& connection, bool may_still_come);
     void await_keys(Connection& connection, std::uint32_t index);
     void look_for_awaited_keys();
     void give_up_keys(Connection& connection);
@@ -203,9 +203,13 @@ private:
     void fill_row(const Connection& connection);
     void relieve_memory();
     void queue(Connection& connection, std::uint32_t index);
-    void log_due(std::uint64_t packet, std::uint64_t due);
 
     Recorder& recorder_;
+    Outlet& outlet_;
+    Deliveries deliveries_;
+    Counters& counters_;
+    TapPoints& tap_points_;
+    FlowTables rows_;
     Limits limits_;
     std::unordered_map<std::uint16_t, Protocol> port_map_;
     AddressList addresses_;
@@ -224,8 +228,7 @@ private:
     std::deque<Due> due_;                     // connections to look at, in order of time
     std::vector<Due> round_;                  // those of them that are looked at now
     std::deque<AwaitingKeys> awaiting_keys_;  // in order of time
-    RowLog* log_ = nullptr;
-    std::deque<Due> forget_;  // finished connections that are still recognised
+    std::deque<Due> forget_;                  // finished connections that are still recognised
     std::unordered_map<std::uint64_t, std::uint32_t>
         listeners_;  // address and port: connections accepted there
     std::uint64_t packets_ = 0;

@@ -1,4 +1,4 @@
-// Several engines against one: the same tables, row by row, however the flows are shared.
+// Two threads against one: the same tables, row by row.
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "expect.hpp"
-#include "sharded.hpp"
+#include "pipeline.hpp"
 
 using namespace tapscope;
 using tapscope::test::expect;
@@ -119,7 +119,7 @@ private:
         for (const std::uint32_t value : values) std::fwrite(&value, 4, 1, file_);
     }
 
-    std::string path_ = "/tmp/tapscope_sharded_XXXXXX";
+    std::string path_ = "/tmp/tapscope_pipeline_XXXXXX";
     std::FILE* file_ = nullptr;
     std::mt19937 random_;
     std::uint64_t time_ = 0;
@@ -140,8 +140,8 @@ bool same(const Column<T>& a, const Column<T>& b, std::size_t rows) {
     return true;
 }
 
-void compare(Engine& one, Engine& several, const std::string& name) {
-    Recorder &a = one.recorder(), &b = several.recorder();
+void compare(Engine& one, Engine& two, const std::string& name) {
+    const Tables a = one.drain(), b = two.drain();
 #define TAPSCOPE_SAME(type, column) \
     expect(same(x.column, y.column, x.size), name + ": " + table + "." #column);
     const auto tables = [&](const auto& x, const auto& y, const std::string& table) {
@@ -152,57 +152,68 @@ void compare(Engine& one, Engine& several, const std::string& name) {
         const std::string table = "connections";
         TAPSCOPE_CONNECTION_COLUMNS(TAPSCOPE_SAME)
     }
+    if (const auto &x = a.contents, &y = b.contents; tables(x, y, "contents")) {
+        const std::string table = "contents";
+        TAPSCOPE_CONTENT_COLUMNS(TAPSCOPE_SAME)
+    }
     if (const auto &x = a.messages, &y = b.messages; tables(x, y, "messages")) {
         const std::string table = "messages";
         TAPSCOPE_MESSAGE_COLUMNS(TAPSCOPE_SAME)
+    }
+    if (const auto &x = a.tcp_events, &y = b.tcp_events; tables(x, y, "tcp_events")) {
+        const std::string table = "tcp_events";
+        TAPSCOPE_TCP_EVENT_COLUMNS(TAPSCOPE_SAME)
     }
     if (const auto &x = a.evidence, &y = b.evidence; tables(x, y, "evidence")) {
         const std::string table = "evidence";
         TAPSCOPE_EVIDENCE_COLUMNS(TAPSCOPE_SAME)
     }
 #undef TAPSCOPE_SAME
-    expect(one.tracker().addresses().texts() == several.tracker().addresses().texts(), name + ": addresses");
-    expect(a.classes.size() == b.classes.size(), name + ": classes");
-    for (std::size_t i = 0; i < std::min(a.classes.size(), b.classes.size()); ++i)
-        expect(a.classes.entries()[i].text == b.classes.entries()[i].text, name + ": class");
+    expect(one.tracker().addresses().texts() == two.tracker().addresses().texts(), name + ": addresses");
+    ClassDictionary &x = one.recorder().classes, &y = two.recorder().classes;
+    expect(x.size() == y.size(), name + ": classes");
+    for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i)
+        expect(x.entries()[i].text == y.entries()[i].text, name + ": class");
     const auto text = [](const Counters& counters) {
         std::string out;
         for (const auto& row : counters.rows()) out += row.name + "=" + std::to_string(row.value) + " ";
         return out;
     };
-    expect(text(a.counters) == text(b.counters), name + ": " + text(a.counters) + "| " + text(b.counters));
-    expect(text(a.remainders) == text(b.remainders), name + ": remainders");
+    const auto equal = [&](const Counters& p, const Counters& q) {
+        expect(text(p) == text(q), name + ": " + text(p) + "| " + text(q));
+    };
+    equal(one.counters(), two.counters());
+    equal(one.recorder().counters, two.recorder().counters);
+    equal(one.recorder().remainders, two.recorder().remainders);
 }
 
 void as_one(const std::string& path, const std::string& name) {
     const Settings settings;
     Engine one(settings);
-    const auto source = open(path, one.recorder().counters);
+    const auto source = open(path, one.counters());
     std::vector<Packet> batch;
     for (source->fill(batch); !batch.empty(); source->fill(batch)) one.packets(batch);
     one.finish();
-    for (const unsigned engines : {2u, 3u, 7u}) {
-        ShardedEngine several(settings, engines, {});
-        const auto again = open(path, several.source_counters());
-        expect(several.read(*again, [](std::uint64_t, std::uint64_t) { return false; }), name + ": complete");
-        compare(one, several.first(), name + " by " + std::to_string(engines));
-    }
+    Pipeline two(settings);
+    const auto again = open(path, two.engine().counters());
+    expect(two.read(*again, [](std::uint64_t, std::uint64_t) { return false; }), name + ": complete");
+    compare(one, two.engine(), name);
 }
 
 void interrupted_keeps_what_was_read(const std::string& path) {
-    ShardedEngine several(Settings{}, 2, {});
-    const auto source = open(path, several.source_counters());
+    Pipeline two(Settings{});
+    const auto source = open(path, two.engine().counters());
     int asked = 0;
-    expect(!several.read(*source, [&](std::uint64_t, std::uint64_t) { return ++asked > 2; }), "interrupted");
-    expect(several.first().recorder().messages.size > 0, "rows before the interruption");
+    expect(!two.read(*source, [&](std::uint64_t, std::uint64_t) { return ++asked > 2; }), "interrupted");
+    expect(two.engine().recorder().messages.size > 0, "rows before the interruption");
 }
 
 void an_exception_of_the_caller_comes_through(const std::string& path) {
-    ShardedEngine several(Settings{}, 3, {});
-    const auto source = open(path, several.source_counters());
+    Pipeline two(Settings{});
+    const auto source = open(path, two.engine().counters());
     bool caught = false;
     try {
-        several.read(*source, [](std::uint64_t, std::uint64_t) -> bool { throw std::string("stop"); });
+        two.read(*source, [](std::uint64_t, std::uint64_t) -> bool { throw std::string("stop"); });
     } catch (const std::string& what) {
         caught = what == "stop";
     }
@@ -219,6 +230,6 @@ int main(int argc, char** argv) {
         an_exception_of_the_caller_comes_through(made.path());
     }
     for (int i = 1; i < argc; ++i) as_one(argv[i], argv[i]);
-    if (failures == 0) std::puts("sharded: all tests passed");
+    if (failures == 0) std::puts("pipeline: all tests passed");
     return failures == 0 ? 0 : 1;
 }
