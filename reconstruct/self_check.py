@@ -15,17 +15,16 @@ are too high. The square root, half of the way, was nearest to the truth where t
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.reconstruct.match.lent import lent_connections
 from tapscope.reconstruct.match.links import Unlinked, links_of
+from tapscope.reconstruct.staged_connections import connections, given_back, processes
 from tapscope.reconstruct.traces import traces
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
@@ -180,7 +179,8 @@ class _Run:
         self, calls: Table, made: Table | None, found: Table, trees: Table, tree_calls: Table
     ) -> None:
         self._calls = calls
-        self._given_back = _given_back(calls, found["parent"])
+        self._given_back = given_back(calls, found["parent"])
+        self._process = processes(calls, found["parent"], found["probability"] >= SURE)
         self._made = made
         self._parent: Ints = found["parent"]
         of_trace = np.argsort(tree_calls["trace"], kind="stable")
@@ -244,7 +244,7 @@ class _Run:
             for name in _TIMES if table is not None else ():
                 assert table is not None
                 table[name] = np.where(table[name] < 0, table[name], table[name] + delay)
-        calls["conn"] = _connections(calls, parent, play, self._given_back[rows])
+        calls["conn"] = connections(calls, parent, play, self._given_back[rows], self._process[rows])
 
         return _Stage(calls, made, parent, play, len(actor))
 
@@ -271,65 +271,3 @@ class _Run:
                 actor[place] = free.pop(chosen)
                 lengths.pop(chosen)
         return actor
-
-
-class _GivenBack(IntEnum):
-    """When the connection of a call was free for another parent's calls."""
-
-    NEVER = 0
-    AT_ITS_END = 1
-    AT_THE_ANSWER = 2
-
-
-def _given_back(calls: Table, parent: Ints) -> NDArray[np.uint8]:
-    """By call: its connection was not used again, or only when its parent had answered, or before."""
-    order = np.lexsort((calls["arrive_ns"], calls["conn"], calls["server_node"], calls["client_node"]))
-    row, after = order[:-1], order[1:]
-    here = np.ones(len(row), dtype=bool)
-    for name in ("conn", "server_node", "client_node"):
-        here &= calls[name][row] == calls[name][after]
-    answer = np.where(parent >= 0, calls["depart_ns"][parent], -1)
-    held = (parent[row] != parent[after]) & (calls["arrive_ns"][after] >= answer[row])
-    out = np.full(len(parent), _GivenBack.NEVER, dtype=np.uint8)
-    out[row[here]] = np.where(held, _GivenBack.AT_THE_ANSWER, _GivenBack.AT_ITS_END)[here]
-    return out
-
-
-def _connections(calls: Table, parent: Ints, play: Ints, given_back: NDArray[np.uint8]) -> Ints:
-    """Connections for calls that were moved: calls that followed each other for one parent on one connection
-    still do, no connection has two calls at once, and each is held as long as it was (_given_back). One that
-    is free is used before a new one is opened, the one that was given back first before others."""
-    count = len(parent)
-    end = np.where(calls["depart_ns"] < 0, calls["request_end_ns"], calls["depart_ns"])
-    client, server = calls["client_node"].astype(np.int64), calls["server_node"].astype(np.int64)
-    # Held: consecutive calls (by beginning) of one parent, to one node, on one connection.
-    order = np.lexsort((calls["arrive_ns"], server, parent, play))
-    follows = np.zeros(count, dtype=bool)
-    for name in (parent, play, server, client, calls["conn"]):
-        same = name[order[1:]] == name[order[:-1]]
-        follows[1:] = same if name is parent else follows[1:] & same
-    hold = np.cumsum(~follows) - 1
-    holds = int(hold[-1]) + 1 if count else 0
-    first = np.flatnonzero(~follows)
-    begin = calls["arrive_ns"][order[first]]
-    last = np.append(first[1:], count)[:holds] - 1
-    until = np.maximum.reduceat(end[order], first) if holds else end[:0]
-    above, kept = parent[order[last]], given_back[order[last]]
-    answer = np.where(above >= 0, calls["depart_ns"][above], -1)
-    until = np.where(kept == _GivenBack.AT_THE_ANSWER, np.maximum(until, answer), until)
-    link = client[order[first]] << 32 | (server[order[first]] & 0xFFFFFFFF)
-    found = np.zeros(holds, dtype=np.int64)
-    free: dict[int, list[tuple[int, int]]] = {}
-    opened = 0
-    for each in np.argsort(begin, kind="stable").tolist():
-        waiting = free.setdefault(int(link[each]), [])
-        if waiting and waiting[0][0] < begin[each]:
-            conn = heapq.heappop(waiting)[1]
-        else:
-            conn, opened = opened, opened + 1
-        if kept[each] != _GivenBack.NEVER:
-            heapq.heappush(waiting, (int(until[each]), conn))
-        found[each] = conn
-    out = np.zeros(count, dtype=np.int64)
-    out[order] = found[hold]
-    return out

@@ -117,62 +117,6 @@ def test_two_layers_lie_over_each_other(busy):
     assert begin.max() - begin.min() < whole.max() - whole.min()
 
 
-def test_moved_calls_hold_their_connections_as_before_and_share_none(busy):
-    calls = busy.tables["calls"]
-    parent = busy.true_parent
-    rows = np.flatnonzero(calls["depart_ns"] >= 0)
-    parent = np.where(parent[rows] >= 0, np.searchsorted(rows, parent[rows]), -1)
-    some = {name: values[rows] for name, values in calls.items()}
-    given_back = self_check._given_back(some, parent)
-    conn = self_check._connections(some, parent, np.zeros(len(rows), dtype=np.int64), given_back)
-    for each in np.unique(conn).tolist():
-        here = np.flatnonzero(conn == each)
-        here = here[np.argsort(some["arrive_ns"][here], kind="stable")]
-        assert len(np.unique(some["server_node"][here])) == 1
-        assert (some["arrive_ns"][here][1:] >= some["depart_ns"][here][:-1]).all()
-    order = np.lexsort((some["arrive_ns"], some["server_node"], parent))
-    follows = (parent[order[1:]] == parent[order[:-1]]) & (parent[order[1:]] >= 0)
-    follows &= some["conn"][order[1:]] == some["conn"][order[:-1]]
-    follows &= some["server_node"][order[1:]] == some["server_node"][order[:-1]]
-    assert follows.any()
-    assert (conn[order[1:]] == conn[order[:-1]])[follows].all()
-
-
-def _one_request(until: int, conn: int, other: int | None) -> tuple[Table, np.ndarray]:
-    """A request that is answered at `until` with a call on `conn` from 20 to 30, and a later one with a call
-    on `conn` that begins at `other`; and their parents."""
-    rows = [(0, until, 1, 0, 1), (20, 30, conn, 1, 2)]
-    parent = [-1, 0]
-    if other is not None:
-        rows += [(1, 200, 2, 0, 1), (other, other + 5, conn, 1, 2)]
-        parent += [-1, 2]
-    names = ("arrive_ns", "depart_ns", "conn", "client_node", "server_node")
-    calls = {name: np.array([row[at] for row in rows]) for at, name in enumerate(names)}
-    calls["request_end_ns"] = calls["arrive_ns"]
-    return calls, np.array(parent)
-
-
-@pytest.mark.parametrize(
-    ("other", "kind", "shared"),
-    [
-        (None, self_check._GivenBack.NEVER, False),
-        (40, self_check._GivenBack.AT_ITS_END, True),
-        (110, self_check._GivenBack.AT_THE_ANSWER, False),
-    ],
-)
-def test_a_connection_is_held_as_long_as_it_was(other, kind, shared):
-    calls, parent = _one_request(until=100, conn=7, other=other)
-    given_back = self_check._given_back(calls, parent)
-    assert given_back[1] == kind
-    # The same request twice, 60 later: its first connection is free by then, or is not.
-    twice = {name: np.concatenate([calls[name][:2]] * 2) for name in calls}
-    for name in ("arrive_ns", "depart_ns", "request_end_ns"):
-        twice[name][2:] += 60
-    again = np.array([-1, 0, -1, 2])
-    conn = self_check._connections(twice, again, np.array([0, 0, 1, 1]), np.tile(given_back[:2], 2))
-    assert (conn[1] == conn[3]) == shared
-
-
 def test_connections_that_calls_name_are_given_out_anew_like_others():
     world = simulate(seed=19, users=40, seconds=6.0)
     calls, evidence = dict(world.tables["calls"]), world.tables["evidence"]
