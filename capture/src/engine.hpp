@@ -90,7 +90,6 @@ public:
     // Of packets and connections; the recorder has those of messages.
     Counters& counters() noexcept { return counters_; }
     std::uint64_t packet_count() const noexcept { return packets_; }
-    std::uint64_t segment_count() const noexcept { return segments_; }
 
 private:
     void count(const Segment& segment) {

@@ -16,10 +16,11 @@ Tracker::Tracker(Recorder& recorder, Outlet& outlet, Counters& counters, TapPoin
 
 void Tracker::segments(std::span<const Segment> batch, const std::uint32_t* others) {
     std::array<std::uint32_t, kMaxBatch> guesses;
-    for (std::size_t i = 0; i < batch.size(); ++i) guesses[i] = guess(batch[i]);
-    deliveries_.far = beyond_cache();
+    for (std::size_t i = 0; i < batch.size(); ++i) guesses[i] = table_.guess(batch[i].hash);
+    deliveries_.far = table_.size() > kInCache;
     if (deliveries_.far)
-        for (std::size_t i = 0; i < batch.size(); ++i) fetch_connection(guesses[i]);
+        for (std::size_t i = 0; i < batch.size(); ++i)
+            if (guesses[i] != FlowTable::kNone) at(guesses[i]).prefetch();
     for (std::size_t i = 0; i < batch.size(); ++i) {
         other_packets(others[i]);
         segment(batch[i], guesses[i]);

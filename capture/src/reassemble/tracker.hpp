@@ -70,12 +70,6 @@ public:
     // packets are counted) came before each. What they need of their connections is fetched into the cache for all of
     // them before the first one is looked at.
     void segments(std::span<const Segment> batch, const std::uint32_t* others);
-    std::uint32_t guess(const Segment& segment) const noexcept { return table_.guess(segment.hash); }
-    bool beyond_cache() const noexcept { return table_.size() > kInCache; }
-    void fetch_connection(std::uint32_t guess) const noexcept {
-        if (guess != FlowTable::kNone) at(guess).prefetch();
-    }
-    void segment(const Segment& segment, std::uint32_t guess);
     void segment(const Segment& s) { segment(s, FlowTable::kNone); }
     void other_packets(std::uint64_t n) noexcept { packets_ += n; }
     // Time went by without packets (live captures).
@@ -91,7 +85,6 @@ public:
     void describe_open();
 
     AddressList& addresses() noexcept { return addresses_; }
-    std::uint64_t packets() const noexcept { return packets_; }
     std::uint64_t connections_open() const noexcept { return table_.size(); }
 
 private:
@@ -120,6 +113,8 @@ private:
     const Connection& at(std::uint32_t index) const noexcept {
         return (*pool_[index / kChunk])[index % kChunk];
     }
+    // `guess`: where its connection may be.
+    void segment(const Segment& segment, std::uint32_t guess);
     std::uint32_t look_up(const Segment& segment) noexcept;
     std::uint32_t create(const Segment& segment, unsigned client_side);
     void release(std::uint32_t index);
