@@ -117,7 +117,7 @@ struct Read {
 
     py::dict by_two() const {
         Pipeline pipeline(settings);
-        const std::unique_ptr<MergedSources> sources = open(pipeline.engine().counters());
+        const std::unique_ptr<MergedSources> sources = open(pipeline.source_counters());
         bool interrupted = false;
         {
             const py::gil_scoped_release no_gil;

@@ -30,6 +30,7 @@ bool Pipeline::read(MergedSources& sources, const Interrupted& interrupted) {
     }
     dissecting.join();
     for (Batch& batch : batches_) batch.blocks.clear();
+    engine_.counters().add_all(source_counters_);
     if (failed_) std::rethrow_exception(failed_);
     return !stopped;
 }
@@ -73,12 +74,12 @@ void Pipeline::dissect() {
         lock.unlock();
         List& list = lists_[n % kLists];
         std::exception_ptr why;
-        if (!failed) try {
-                if (!list.secrets.empty()) engine_.recorder().tls_keys->add(list.secrets);
-                dissection_.take(list.deliveries);
-            } catch (...) {
-                why = std::current_exception();
-            }
+        try {
+            if (!list.secrets.empty()) engine_.recorder().tls_keys->add(list.secrets);
+            if (!failed) dissection_.take(list.deliveries);
+        } catch (...) {
+            why = std::current_exception();
+        }
         list.deliveries.clear();
         lock.lock();
         if (why && !failed_) failed_ = why;

@@ -34,6 +34,8 @@ public:
     bool read(MergedSources& sources, const Interrupted& interrupted);  // false: interrupted
 
     Engine& engine() noexcept { return engine_; }
+    // What the sources are opened with: whichever thread reads counts here, and read() adds it to the engine's.
+    Counters& source_counters() noexcept { return source_counters_; }
 
 private:
     static constexpr std::size_t kBatches = 8, kLists = 8;
@@ -60,6 +62,7 @@ private:
 
     Engine engine_;
     Dissection dissection_;
+    Counters source_counters_;
     PagesAhead pages_;
     MergedSources* sources_ = nullptr;
     std::array<Batch, kBatches> batches_;
