@@ -14,12 +14,16 @@ py::array view(const Column<T>& column, std::size_t rows, const py::capsule& own
 }
 
 #define TAPSCOPE_EXPORT(type, name) out[#name] = view(table.name, table.size, owner);
-void export_contents(const ContentColumns& table, const py::capsule& owner,
-                     py::dict& out){TAPSCOPE_CONTENT_COLUMNS(TAPSCOPE_EXPORT)} py::dict
-    export_table(const ConnectionColumns& table, const ContentColumns& contents, const py::capsule& owner) {
+py::dict export_table(const ContentColumns& table, const py::capsule& owner) {
+    py::dict out;
+    TAPSCOPE_CONTENT_COLUMNS(TAPSCOPE_EXPORT)
+    return out;
+}
+py::dict export_table(const ConnectionColumns& table, const ContentColumns& contents,
+                      const py::capsule& owner) {
     py::dict out;
     TAPSCOPE_CONNECTION_COLUMNS(TAPSCOPE_EXPORT)
-    export_contents(contents, owner, out);
+    for (const auto& [name, column] : export_table(contents, owner)) out[name] = column;
     return out;
 }
 py::dict export_table(const MessageColumns& table, const py::capsule& owner) {

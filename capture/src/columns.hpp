@@ -154,37 +154,39 @@ constexpr bool mostly_zero(std::string_view column) noexcept {
     if constexpr (!mostly_zero(#name)) name.prepare(size, ready);
 #define TAPSCOPE_ANNOUNCE(type, name) \
     if constexpr (!mostly_zero(#name)) name.announce(ready, ready + kPrepared, *ahead);
-#define TAPSCOPE_TABLE(table, columns, first_capacity)                                     \
-    struct table {                                                                         \
-        static constexpr std::size_t kPrepared = 32 * 1024; /* rows */                     \
-        columns(TAPSCOPE_MEMBER) std::size_t size = 0;                                     \
-        std::size_t capacity = 0, ready = 0; /* size <= ready <= capacity */               \
-        PagesAhead* ahead = nullptr;         /* is told what comes next */                 \
-        table() = default;                                                                 \
-        table(table&& other) noexcept { *this = std::move(other); }                        \
-        table& operator=(table&& other) noexcept {                                         \
-            columns(TAPSCOPE_TAKE) std::swap(size, other.size);                            \
-            std::swap(capacity, other.capacity);                                           \
-            std::swap(ready, other.ready);                                                 \
-            return *this;                                                                  \
-        }                                                                                  \
-        ~table() = default;                                                                \
-        std::size_t append() {                                                             \
-            if (size == ready) [[unlikely]]                                                \
-                make_room();                                                               \
-            return size++;                                                                 \
-        }                                                                                  \
-        void grow_to(std::size_t rows) {                                                   \
-            while (size < rows) append();                                                  \
-        }                                                                                  \
-        void make_room() {                                                                 \
-            if (size == capacity) {                                                        \
-                capacity = capacity == 0 ? (first_capacity) : capacity * 2;                \
-                columns(TAPSCOPE_GROW)                                                     \
-            }                                                                              \
-            ready = capacity - size < kPrepared ? capacity : size + kPrepared;             \
-            columns(TAPSCOPE_PREPARE) if (ahead != nullptr) { columns(TAPSCOPE_ANNOUNCE) } \
-        }                                                                                  \
+#define TAPSCOPE_TABLE(table, columns, first_capacity)                         \
+    struct table {                                                             \
+        static constexpr std::size_t kPrepared = 32 * 1024; /* rows */         \
+        columns(TAPSCOPE_MEMBER) std::size_t size = 0;                         \
+        std::size_t capacity = 0, ready = 0; /* size <= ready <= capacity */   \
+        PagesAhead* ahead = nullptr;         /* is told what comes next */     \
+        table() = default;                                                     \
+        table(table&& other) noexcept { *this = std::move(other); }            \
+        table& operator=(table&& other) noexcept {                             \
+            columns(TAPSCOPE_TAKE) std::swap(size, other.size);                \
+            std::swap(capacity, other.capacity);                               \
+            std::swap(ready, other.ready);                                     \
+            return *this;                                                      \
+        }                                                                      \
+        ~table() = default;                                                    \
+        std::size_t append() {                                                 \
+            if (size == ready) [[unlikely]]                                    \
+                make_room();                                                   \
+            return size++;                                                     \
+        }                                                                      \
+        void grow_to(std::size_t rows) {                                       \
+            while (size < rows) append();                                      \
+        }                                                                      \
+        void announce() { columns(TAPSCOPE_ANNOUNCE) }                         \
+        void make_room() {                                                     \
+            if (size == capacity) {                                            \
+                capacity = capacity == 0 ? (first_capacity) : capacity * 2;    \
+                columns(TAPSCOPE_GROW)                                         \
+            }                                                                  \
+            ready = capacity - size < kPrepared ? capacity : size + kPrepared; \
+            if (ahead != nullptr) announce();                                  \
+            columns(TAPSCOPE_PREPARE)                                          \
+        }                                                                      \
     };
 
 TAPSCOPE_TABLE(ConnectionColumns, TAPSCOPE_CONNECTION_COLUMNS, 256)

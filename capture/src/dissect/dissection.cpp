@@ -11,10 +11,8 @@ namespace {
 constexpr std::size_t kAhead = 8, kDissectorAhead = 4;
 
 void fetch(std::span<const Delivery> list, std::size_t i) noexcept {
-    if (i + kAhead < list.size() && list[i + kAhead].to != nullptr)
-        list[i + kAhead].to->prefetch(list[i + kAhead].direction);
-    if (i + kDissectorAhead < list.size() && list[i + kDissectorAhead].to != nullptr)
-        list[i + kDissectorAhead].to->prefetch_dissector();
+    if (i + kAhead < list.size()) list[i + kAhead].to->prefetch(list[i + kAhead].direction);
+    if (i + kDissectorAhead < list.size()) list[i + kDissectorAhead].to->prefetch_dissector();
 }
 
 void give(const Delivery& d) {

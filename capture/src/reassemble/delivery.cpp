@@ -45,9 +45,10 @@ void Tracker::deliver_bytes(Connection& connection, unsigned side, Bytes bytes, 
     delivery.offset = acked;
 }
 
-// [begin, end) is what was delivered before, in part at least.
+// Bytes of [begin, end), which were delivered before; those that wait yet are marked where they wait.
 void Tracker::came_again(Connection& connection, unsigned side, std::uint64_t begin, std::uint64_t end,
                          std::int64_t time_ns) {
+    if (begin >= end) return;
     Delivery& delivery = hand(connection, side, Delivery::Kind::again);
     delivery.offset = begin;
     delivery.size = static_cast<std::uint32_t>(end - begin);
