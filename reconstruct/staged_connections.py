@@ -54,8 +54,9 @@ def processes(calls: Table, parent: Ints, sure: NDArray[np.bool_]) -> Ints:
     those that they go together with most.
     """
     client, server = calls["client_node"].astype(np.int64), calls["server_node"].astype(np.int64)
-    keys = np.stack([calls["conn"].astype(np.int64), client, server])
-    conn = np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+    nodes = int(max(client.max(initial=0), server.max(initial=0))) + 2  # -1: none
+    key = (calls["conn"].astype(np.int64) * nodes + client) * nodes + server
+    conn = np.unique(key, return_inverse=True)[1]
     count = int(conn.max()) + 1 if len(conn) else 0
     child = np.flatnonzero(sure & (parent >= 0))
     ahead, behind, node = conn[parent[child]], conn[child], client[child]
