@@ -61,7 +61,7 @@ from tapscope.store.codes import EvidenceMode
     type=click.IntRange(0, 16),
     default=1,
     show_default=True,
-    help="Threads that read packets, one or two; 0: as many as there are cores. The result is the same.",
+    help="Threads that read packets, at most two; 0: as there are cores. The result is the same.",
 )
 @KEEP_TEXT
 @click.option("--keep-evidence", is_flag=True, help="Store the salted hashes that the matcher used, too.")
