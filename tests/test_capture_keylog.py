@@ -58,7 +58,7 @@ def read_growing(packets: bytes, first: int, keys: str, log: Path, wait_ns: int)
     return tables
 
 
-@pytest.mark.parametrize("name", ["tls12_aes256gcm", "tls13_aes128gcm"])
+@pytest.mark.parametrize("name", ["tls12_aes256gcm", "tls13_aes128gcm", "early_taken", "early_refused"])
 def test_wherever_the_secrets_come_the_messages_are_those_of_a_log_that_was_there(
     name: str, tmp_path: Path
 ) -> None:

@@ -224,10 +224,11 @@ def test_lines_of_a_key_log_that_say_nothing_are_counted_and_a_cut_last_line_sti
     assert [class_text(tables, row) for row in rows(tables, MessageKind.REQUEST)] == ["GET /item/{n}"] * 3
 
 
-def hello(kind: int, suite: int) -> bytes:
+def hello(kind: int, suite: int, *empty_extensions: int) -> bytes:
     """A ClientHello (1) or ServerHello (2) of TLS 1.3 with what the dissector reads."""
     client = kind == 1
     version = struct.pack("!HH", 43, 3) + b"\2\3\4" if client else struct.pack("!HHH", 43, 2, 0x0304)
+    version += b"".join(struct.pack("!HH", extension, 0) for extension in empty_extensions)
     suites = struct.pack("!HHBB", 2, suite, 1, 0) if client else struct.pack("!HB", suite, 0)
     body = b"\3\3" + CLIENT_RANDOM + b"\0" + suites + struct.pack("!H", len(version)) + version
     return struct.pack("!BHHB", 22, 0x0301, 4 + len(body), kind) + len(body).to_bytes(3, "big") + body

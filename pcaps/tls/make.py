@@ -1,9 +1,10 @@
 """Records the captures in this folder: TLS over loopback, with the secrets that the client logged.
 
-    python make.py [FOLDER]     as root (tcpdump); needs curl, openssl, mariadb-server, and PyMySQL from PyPI
+    python make.py [FOLDER]     as root (tcpdump); needs curl, openssl, nginx, mariadb-server, and PyMySQL
 
-Web: Python's http.server under OpenSSL, asked by curl; one capture per version and cipher. Database:
-MariaDB, asked by PyMySQL, which turns to TLS after the greeting. Keys and certificates are thrown away.
+Web: Python's http.server under OpenSSL, asked by curl; one capture per version and cipher. Early data: nginx,
+asked by OpenSSL's client. Database: MariaDB, asked by PyMySQL, which turns to TLS after the greeting. Keys
+and certificates are thrown away.
 """
 
 from __future__ import annotations
@@ -118,6 +119,79 @@ def record_web(out: Path, name: str, cert: Path, key: Path) -> None:
     server.server_close()
 
 
+EARLY = {
+    "early_taken": "the server takes it",
+    "early_refused": "the server has forgotten the session: its keys for tickets are new",
+    "early_retried": "the server asks for another group: a HelloRetryRequest",
+}
+
+NGINX = """daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 64; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
+  uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+  server {{
+    listen 127.0.0.1:{port} ssl;
+    ssl_certificate {cert}; ssl_certificate_key {key}; ssl_protocols TLSv1.3; ssl_early_data on;
+    ssl_session_ticket_key {folder}/ticket.key; ssl_ecdh_curve {curves};
+    location / {{ return 200 "$request_uri early $ssl_early_data\\n"; }}
+  }}
+}}
+"""
+
+
+def serve_early(scratch: Path, cert: Path, key: Path, curves: str) -> subprocess.Popen[bytes]:
+    config = scratch / "nginx.conf"
+    config.write_text(NGINX.format(folder=scratch, port=PORT, cert=cert, key=key, curves=curves))
+    server = subprocess.Popen(["nginx", "-c", str(config)], stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    return server
+
+
+def ask_early(session: list[str], early: bytes, later: list[bytes], scratch: Path) -> None:
+    """OpenSSL's client; what it is to send once the handshake is over comes on its standard input."""
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{PORT}", "-tls1_3", "-quiet", *session]
+    if early:
+        (scratch / "early").write_bytes(early)
+        command += ["-early_data", str(scratch / "early")]
+    client = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    assert client.stdin is not None
+    for request in later:
+        time.sleep(0.5)
+        client.stdin.write(request)
+        client.stdin.flush()
+    time.sleep(0.5)
+    client.kill()
+    client.wait()
+
+
+def record_early(out: Path, name: str, scratch: Path, cert: Path, key: Path) -> None:
+    def get(path: str) -> bytes:
+        return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+    ticket, session = scratch / "ticket.key", str(scratch / "session")
+    ticket.write_bytes(os.urandom(80))
+    server = serve_early(scratch, cert, key, "X25519")
+    ask_early(["-sess_out", session], b"", [get("/first/1")], scratch)
+    server.terminate()
+    server.wait(10)
+    if name == "early_refused":
+        ticket.write_bytes(os.urandom(80))
+    server = serve_early(scratch, cert, key, "P-384" if name == "early_retried" else "X25519")
+    keys = out / f"{name}.keys"
+    keys.unlink(missing_ok=True)
+    early = get("/early/2") + get("/early/3")
+    again = [] if name == "early_taken" else [early]
+    with Recorder(out / f"{name}.pcap", PORT):
+        options = ["-sess_in", session, "-keylogfile", str(keys), "-groups", "X25519:P-384"]
+        ask_early(options, early, [*again, get("/later/4")], scratch)
+    server.terminate()
+    server.wait(10)
+
+
 def record_database(out: Path, scratch: Path, cert: Path, key: Path) -> None:
     import pymysql
 
@@ -176,6 +250,8 @@ def main() -> None:
         cert, key = certificate(Path(scratch))
         for name in WEB:
             record_web(out, name, cert, key)
+        for name in EARLY:
+            record_early(out, name, Path(scratch), cert, key)
         record_database(out, Path(scratch), cert, key)
 
 

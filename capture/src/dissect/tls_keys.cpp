@@ -36,9 +36,10 @@ std::string_view next_word(std::string_view& line) noexcept {
     return word;
 }
 
-// Where a label's secret is kept; null for labels that are not needed (exporter, early traffic).
+// Where a label's secret is kept; null for labels that are not needed (of exporters).
 Secret* secret_of(TlsSecrets& secrets, std::string_view label) noexcept {
     if (label == "CLIENT_RANDOM") return &secrets.master;
+    if (label == "CLIENT_EARLY_TRAFFIC_SECRET") return &secrets.client_early;
     if (label == "CLIENT_HANDSHAKE_TRAFFIC_SECRET") return &secrets.client_handshake;
     if (label == "SERVER_HANDSHAKE_TRAFFIC_SECRET") return &secrets.server_handshake;
     if (label == "CLIENT_TRAFFIC_SECRET_0") return &secrets.client_traffic;

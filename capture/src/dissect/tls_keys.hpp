@@ -20,7 +20,7 @@ using ClientRandom = std::array<std::uint8_t, 32>;
 // The secrets of one connection; empty where the log has none.
 struct TlsSecrets {
     Secret master;  // TLS 1.2 and older
-    Secret client_handshake, server_handshake, client_traffic, server_traffic;
+    Secret client_early, client_handshake, server_handshake, client_traffic, server_traffic;
 };
 
 // Filled from a key log file (which may grow while a capture runs) and from decryption secrets blocks of pcapng.

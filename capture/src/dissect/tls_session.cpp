@@ -136,6 +136,22 @@ std::unique_ptr<TlsSession> TlsSession::make(const TlsHello& hello, const TlsSec
     return session;
 }
 
+std::unique_ptr<TlsSession> TlsSession::make_early(const Secret& secret, Bytes record, std::uint64_t most) {
+    for (std::uint16_t suite = 0x1301; suite <= 0x1305; ++suite) {
+        std::unique_ptr<TlsSession> session(new TlsSession);
+        session->version13_ = true;
+        if (!session->choose(suite) ||
+            static_cast<std::size_t>(EVP_MD_get_size(session->hash_)) != secret.size())
+            continue;
+        Side& side = session->at(Direction::to_server);
+        if (!session->set_traffic_key(side, secret)) continue;
+        std::array<std::uint8_t, kMaxRecord> plain;
+        for (; side.sequence <= most; ++side.sequence)
+            if (session->open_at(side, side.sequence, record, plain.data())) return session;
+    }
+    return nullptr;
+}
+
 bool TlsSession::set_key(Side& side, const std::uint8_t* key, const std::uint8_t* iv, std::size_t iv_size) {
     if (!side.context) side.context.reset(EVP_CIPHER_CTX_new());
     EVP_CIPHER_CTX* context = side.context.get();

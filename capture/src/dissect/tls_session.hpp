@@ -39,6 +39,9 @@ public:
     // Null when this suite or version cannot be read or the secrets are not enough; `why` is then a counter's name.
     static std::unique_ptr<TlsSession> make(const TlsHello& hello, const TlsSecrets& secrets,
                                             const char*& why);
+    // For what a client sends before the server has chosen a suite: the one by which `record`, or one up to `most`
+    // records in front of it, is the first under this secret. Null: none.
+    static std::unique_ptr<TlsSession> make_early(const Secret& secret, Bytes record, std::uint64_t most);
     ~TlsSession();
 
     // Decrypts a whole record (with its header) into `plain` (kMaxRecord bytes). Nothing when it does not
