@@ -54,7 +54,8 @@ void TlsState::by_counting(Direction direction, std::uint8_t type, std::size_t s
         // It was all there, whatever it looked like: the server answers with its tickets, or what it was asked for.
         if (direction == Direction::to_client) at(Direction::to_server).finishing = false;
     }
-    if (nested && session) return recorder.remainder_from(0, "tls.decryption_failed");
+    if (type == kApplicationData && nested && session)
+        return recorder.remainder_from(0, "tls.decryption_failed");
     if (type != kApplicationData || handshake_goes_on) return recorder.remainder_from(0, "tls.handshake");
     if (!mine.ciphered && client_hello_seen) return recorder.remainder_from(0, "tls.early_data");
     opaque_message(direction, size, recorder);
