@@ -156,6 +156,7 @@ struct Exchange {
     std::int32_t conn = -1;
     Protocol protocol = Protocol::unknown;
     bool dissector_pairs = false;  // after a loss the dissector knows, or gives up, which request is answered
+    bool interleaved = false;      // messages that were begun in one piece go on in pieces
     bool pipelined = false;        // the client was seen to send a request before the answer to the last
     bool pipelines = false;        // the same, ever
     bool endpoint_known = false;

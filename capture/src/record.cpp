@@ -216,7 +216,8 @@ void Recorder::stamped_earlier(Direction direction, std::uint64_t begin, std::ui
         if (at < bytes && of_packet(messages.begin_ns[row]))
             messages.begin_ns[row] = std::min(messages.begin_ns[row], time_ns);
         const auto protocol = static_cast<Protocol>(messages.protocol[row]);
-        const bool interleaved = decrypted || protocol == Protocol::http2 || protocol == Protocol::grpc;
+        const bool interleaved =
+            decrypted || exchange_->interleaved || protocol == Protocol::http2 || protocol == Protocol::grpc;
         const std::uint32_t last = at + static_cast<std::uint32_t>(messages.wire_bytes[row]) - 1;
         if ((last < bytes || interleaved) && of_packet(messages.end_ns[row]))
             messages.end_ns[row] = std::min(messages.end_ns[row], time_ns);

@@ -172,6 +172,10 @@ public:
     void remainder_from(std::uint64_t at, const char* name);
     // The oldest request that was begun by `begin` and has no answer; it is taken off the queue. kNoMessage: none.
     MessageRef take_request() noexcept;
+    // From here on messages interleave, and pairs do not depend on their order: what was in doubt stays an estimate.
+    void leave_order();
+    // The message of the direction that is being parsed which was begun by `begin` and is open goes on in pieces from `at`.
+    Interleaved in_pieces(MessageRef ref, std::uint64_t at);
 
     // --- for the driver -------------------------------------------------------------------------------------------
     void attach(Exchange& exchange) noexcept { exchange_ = &exchange; }

@@ -1,5 +1,5 @@
-// Messages that share a connection in pieces (HTTP/2): the bytes of one lie between those of others, and a response is
-// paired with its request by the dissector, which knows the stream's number.
+// Messages that share a connection in pieces (HTTP/2, FastCGI): the bytes of one lie between those of others, and a
+// response is paired with its request by the dissector, which knows the stream's number.
 //
 // MessageSide is used as for messages in one piece: `current` is the message of the last piece, and current_begin and
 // current_end are that piece's. So bytes are accounted for, late copies noticed and ends resolved in the same way.
@@ -64,6 +64,18 @@ MessageRef Recorder::take_request() noexcept {
     const MessageRef row = open.front().row;
     open.pop();
     return row;
+}
+
+void Recorder::leave_order() {
+    if (exchange_->doubt != nullptr) abandon_doubt();
+    exchange_->unproven.reset();
+    exchange_->dissector_pairs = exchange_->interleaved = true;
+}
+
+Interleaved Recorder::in_pieces(MessageRef ref, std::uint64_t at) {
+    end(ref, at);
+    const MessageSide& side = exchange_->at(window_.direction);
+    return {ref, side.current_end - side.current_begin};
 }
 
 }  // namespace tapscope

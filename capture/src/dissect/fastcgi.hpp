@@ -4,21 +4,22 @@
 //
 // BEGIN_REQUEST, PARAMS and STDIN up to its empty record are the request, STDOUT and STDERR up to END_REQUEST the
 // response. Class and evidence are those of the HTTP request that the parameters describe, so that the same request has
-// the same class text and hashes on both sides of a web server. Several requests at once (multiplexing; no web server
-// in use asks for it) are told apart by their id as far as whole answers follow each other.
+// the same class text and hashes on both sides of a web server.
+//
+// Web servers have one request at a time on a connection, and all with one id: messages are in one piece then, and paired
+// by their order as in other protocols. At the first record of a second id (multiplexing), or one of the connection
+// itself inside a message, messages become sums of records that are paired by id (fastcgi_streams.hpp), for good.
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <memory>
 
 #include "dissect/dissector.hpp"
+#include "dissect/fastcgi_message.hpp"
+#include "dissect/fastcgi_streams.hpp"
 #include "record.hpp"
 
 namespace tapscope {
-
-namespace fastcgi {
-enum class Type : std::uint8_t;
-}
 
 class FastcgiDissector {
 public:
@@ -30,42 +31,34 @@ public:
     void on_end(Direction direction, Recorder& recorder);
 
 private:
-    enum class Body : std::uint8_t { none, params, form };  // what `text_` collects
     struct Side {
         std::uint32_t skip = 0;     // rest of a record that a gap went through
         std::uint32_t left = 0;     // bytes that the last parse call gave back
         std::uint32_t partial = 0;  // length of the record that starts with them; 0: its header is not there
-        bool lost = false;          // record borders unknown
+        fastcgi::Type type{};       // ... and what it is
+        std::uint16_t id = 0;
+        bool lost = false;   // record borders unknown
+        bool lossy = false;  // they were once
     };
 
     Side& side(Direction d) noexcept { return sides_[static_cast<unsigned>(d)]; }
-    std::size_t wanted(fastcgi::Type type, std::size_t content) const noexcept;
+    std::size_t wanted(Bytes header) const noexcept;
     void record(Bytes header, Bytes content, std::uint64_t at, std::uint64_t next, Recorder& recorder);
-    bool begin_answer(std::uint16_t id, std::uint64_t at, Recorder& recorder);
-    void head(Bytes content, Recorder& recorder);
-    void end_request(Bytes content, std::uint64_t next, Recorder& recorder);
+    void begin_request(Bytes content, std::uint64_t at, Recorder& recorder);
+    void end_request(std::uint64_t next, Recorder& recorder);
+    void begin_answer(std::uint64_t at, Recorder& recorder);
     void alone(Direction direction, const char* text, std::uint64_t at, std::uint64_t next,
                Recorder& recorder);
+    bool interleaves(Direction direction, Bytes header) noexcept;
+    void interleave(Direction direction, std::uint64_t at, Recorder& recorder);
     bool find_border(Direction direction, Bytes bytes, std::uint64_t& pos, Recorder& recorder);
 
-    // fastcgi_request.cpp
-    void begin_request(std::uint16_t id, Bytes content, std::uint64_t at, Recorder& recorder);
-    void end_of_params(Recorder& recorder);
-    void stdin_record(Bytes content, std::size_t length, std::uint64_t next, Recorder& recorder);
-
     Side sides_[2];
-    MessageRef request_ = kNoMessage;  // open request
-    MessageRef answer_ = kNoMessage;   // open response
-    std::string text_;                 // parameters, then the start of a form
-    std::uint64_t form_bytes_ = 0;     // of the form seen so far
-    std::uint16_t request_id_ = 0;
-    std::uint16_t answer_id_ = 0;
-    std::int16_t status_ = -1;  // of the answer, as far as its head was read
-    std::uint8_t role_ = 0;
-    Body body_ = Body::none;
-    bool form_ = false;              // the body of the request is a form
-    bool head_open_ = false;         // the CGI head of the answer is not complete
-    bool began_since_loss_ = false;  // a request began after bytes to the web server were lost
+    fastcgi::OpenMessage<fastcgi::RequestText> request_;
+    fastcgi::OpenMessage<fastcgi::AnswerHead> answer_;
+    std::unique_ptr<fastcgi::Streams> streams_;  // several ids
+    std::uint16_t id_ = 0;                       // the only one so far; 0: none was seen
+    bool began_since_loss_ = false;              // a request began after bytes to the client were lost
 };
 
 }  // namespace tapscope

@@ -3,16 +3,15 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "dissect/fastcgi.hpp"
+#include "dissect/fastcgi_message.hpp"
 #include "dissect/fastcgi_wire.hpp"
 #include "dissect/few_fields.hpp"
 #include "dissect/route.hpp"
 #include "evidence.hpp"
 
-namespace tapscope {
-
-using namespace fastcgi;
+namespace tapscope::fastcgi {
 
 namespace {
 
@@ -33,19 +32,35 @@ bool take_length(std::string_view& text, std::size_t& length) noexcept {
 
 }  // namespace
 
-// role u16, flags u8 (1: keep the connection), five zero bytes.
-void FastcgiDissector::begin_request(std::uint16_t id, Bytes content, std::uint64_t at, Recorder& recorder) {
-    if (recorder.has_request()) recorder.count("fastcgi.multiplexed");
-    began_since_loss_ = true;
-    request_id_ = id;
+void RequestText::begin(Bytes content) {
     role_ = content[1];
-    request_ = recorder.begin(Direction::to_server, MessageKind::request, at, id);
     body_ = Body::params;
     text_.clear();
     form_ = false;
 }
 
-void FastcgiDissector::end_of_params(Recorder& recorder) {
+std::size_t RequestText::wanted(Type type, std::size_t length) const noexcept {
+    if (type == Type::params) return body_ == Body::params ? length : 0;
+    if (type != Type::stdin_ || body_ != Body::form) return 0;
+    return std::min(length, kFormBytes - std::min(kFormBytes, text_.size()));
+}
+
+bool RequestText::params(MessageRef request, Bytes content, std::size_t length, Recorder& recorder) {
+    if (length == 0) {
+        end_of_params(request, recorder);
+        return role_ == kAuthorizer;
+    }
+    if (body_ != Body::params) return false;
+    if (text_.size() + content.size() > kMaxParams) {
+        recorder.count("fastcgi.params_cut");
+        body_ = Body::none;
+        return false;
+    }
+    text_.append(as_text(content));
+    return false;
+}
+
+void RequestText::end_of_params(MessageRef request, Recorder& recorder) {
     if (body_ != Body::params) return;
     body_ = Body::none;
     FewFields<24> extras;
@@ -56,7 +71,7 @@ void FastcgiDissector::end_of_params(Recorder& recorder) {
         if (!take_length(rest, name_size) || !take_length(rest, value_size) || name_size > rest.size() ||
             value_size > rest.size() - name_size) {
             recorder.count("fastcgi.bad_params");
-            recorder.add_flags(request_, message_flag::suspicious);
+            recorder.add_flags(request, message_flag::suspicious);
             break;
         }
         const std::string_view name = rest.substr(0, name_size), value = rest.substr(name_size, value_size);
@@ -91,35 +106,36 @@ void FastcgiDissector::end_of_params(Recorder& recorder) {
         if (!query.empty()) target.append("?").append(query);
     }
     if (method.empty()) method = "UNKNOWN";
-    request_route(recorder, request_, protocol, method, target);
-    if (!cookie.empty()) cookie_evidence(recorder, request_, cookie);
+    request_route(recorder, request, Protocol::fastcgi, method, target);
+    if (!cookie.empty()) cookie_evidence(recorder, request, cookie);
     for (const auto& [extra, value] : extras) {
         // HTTP_X_REQUEST_ID was the header X-Request-Id.
         std::array<char, 64> header;
         const std::string_view name = extra.substr(0, header.size());
         std::transform(name.begin(), name.end(), header.begin(), [](char c) { return c == '_' ? '-' : c; });
-        header_evidence(recorder, request_, {header.data(), name.size()}, value);
+        header_evidence(recorder, request, {header.data(), name.size()}, value);
     }
-    if (!address.empty() && !port.empty()) endpoint_evidence(recorder, request_, address, port);
+    if (!address.empty() && !port.empty()) endpoint_evidence(recorder, request, address, port);
     text_.clear();
     form_bytes_ = 0;
     if (form_) body_ = Body::form;
 }
 
-// `length` 0 ends the request; `content` is the part of it that is looked at.
-void FastcgiDissector::stdin_record(Bytes content, std::size_t length, std::uint64_t next,
-                                    Recorder& recorder) {
+bool RequestText::input(MessageRef request, Type type, Bytes content, std::size_t length,
+                        Recorder& recorder) {
+    // A filter's data come behind its input.
+    const bool last = type == (role_ == kFilter ? Type::data : Type::stdin_) && length == 0;
     if (body_ == Body::form) {
         text_.append(as_text(content));
         form_bytes_ += length;
-        if (length == 0 || text_.size() >= kFormBytes) {
-            form_evidence(recorder, request_, text_, length == 0 || text_.size() == form_bytes_);
+        if (last || text_.size() >= kFormBytes) {
+            form_evidence(recorder, request, text_, last || text_.size() == form_bytes_);
             body_ = Body::none;
         }
     }
-    if (length > 0) return;
-    recorder.end(request_, next);
-    request_ = kNoMessage;
+    return last;
 }
 
-}  // namespace tapscope
+bool RequestText::forget() noexcept { return std::exchange(body_, Body::none) != Body::none; }
+
+}  // namespace tapscope::fastcgi

@@ -42,6 +42,7 @@ inline bool starts_folded(std::string_view text, std::string_view lower) noexcep
 
 inline constexpr std::size_t kMaxParams = 64 * 1024;
 inline constexpr std::size_t kFormBytes = 8 * 1024;
+inline constexpr std::size_t kMaxHead = 4096;  // bytes of a STDOUT record searched for the CGI head
 
 // A record header that `direction` may carry; `record` has it, and as much of the content as is at hand.
 bool plausible(Direction direction, Bytes record) noexcept;
