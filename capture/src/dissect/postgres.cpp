@@ -20,6 +20,7 @@ Probe PostgresDissector::probe(Bytes bytes, Direction direction) noexcept {
     if (direction == Direction::to_server && bytes[0] == 0) return starts_connection(bytes);
     if (bytes.size() < kHeader)
         return Probe::no;  // no start of a connection, and too short to be sure midstream
+    if (direction == Direction::to_client && asks_for_login(bytes)) return Probe::yes;
     return find_chain(direction, bytes, 0, true) == 0 ? Probe::yes : Probe::no;
 }
 
@@ -57,7 +58,7 @@ Parsed PostgresDissector::start(Direction direction, Bytes bytes, Recorder& reco
     if (direction == Direction::to_client && phase_ == Phase::encrypt) {
         const auto answer = static_cast<char>(bytes[0]);
         if (answer == 'S' || answer == 'N' || answer == 'G') {
-            begin_answer(0, recorder);
+            begin_answer(answer, 0, recorder);
             recorder.set_status(answer_, 0);
             end_answer(1, recorder);
             phase_ = Phase::start;
@@ -75,7 +76,9 @@ Parsed PostgresDissector::start(Direction direction, Bytes bytes, Recorder& reco
     }
     if (phase_ == Phase::encrypt) return {Step::malformed, 0, "postgres.bytes_before_encryption"};
     // Joined in the middle.
-    if (find_chain(direction, bytes, 0, false) == bytes.size()) {
+    const bool login = direction == Direction::to_client && asks_for_login(bytes);
+    const std::size_t begin = login ? 0 : find_chain(direction, bytes, 0, false);
+    if (begin == bytes.size()) {
         recorder.remainder(direction, "postgres.before_first_message");
         return {Step::ok, bytes.size()};
     }
@@ -84,8 +87,10 @@ Parsed PostgresDissector::start(Direction direction, Bytes bytes, Recorder& reco
     recorder.count("postgres.joined_midstream");
     side(Direction::to_server).lost = side(Direction::to_client).lost = true;
     // An extended message may stand in the middle of a pipeline; then the answers before its own come first.
-    const auto first = static_cast<char>(bytes[find_chain(direction, bytes, 0, false)]);
+    const auto first = static_cast<char>(bytes[begin]);
     await_ready_ = direction == Direction::to_server && first != client::query;
+    if (direction == Direction::to_client && begin == 0 && opens_unheard(first, recorder))
+        side(direction).lost = false;
     return messages(direction, bytes, 0, recorder);
 }
 
@@ -111,7 +116,7 @@ Parsed PostgresDissector::messages(Direction direction, Bytes bytes, std::uint64
                     begin_client_message(type, pos, recorder);
                 else if (answer_ == kNoMessage && type == server::data_row && recorder.has_request() &&
                          !await_ready_)
-                    begin_answer(pos, recorder);
+                    begin_answer(type, pos, recorder);
                 s.begun = true;
             }
             s.partial = 1 + length;
@@ -137,6 +142,7 @@ Parsed PostgresDissector::messages(Direction direction, Bytes bytes, std::uint64
 void PostgresDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
     Side& s = side(direction);
     if (phase_ == Phase::opaque) return recorder.borders_kept();
+    if (direction == Direction::to_server && missing > 0 && unheard()) session_->request_lost = true;
     if (s.lost) return;
     if (missing > 0 && s.skip >= missing) {
         s.skip -= static_cast<std::uint32_t>(missing);
@@ -174,7 +180,7 @@ void PostgresDissector::lose(Direction direction, Recorder& recorder) {
     s.lost = true;
     const bool several = recorder.open_requests() > 1;
     if (direction == Direction::to_client) {
-        session_->command_since_loss = false;
+        session_->command_since_loss = session_->extended = false;
         after_execute_ = false;
     } else {
         close_unit(0, recorder);

@@ -68,6 +68,12 @@ private:
     bool find_border(Direction direction, Bytes bytes, std::uint64_t& pos, Recorder& recorder);
     void lose(Direction direction, Recorder& recorder);
 
+    // postgres_unheard.cpp: answers without any message of the client.
+    bool unheard() const noexcept { return request_ == kNoMessage; }
+    bool opens_unheard(char type, Recorder& recorder) noexcept;
+    void note_unheard(char type) noexcept;
+    void begin_unheard(char type) noexcept;
+
     // postgres_request.cpp: messages of the client.
     Parsed startup_message(Bytes bytes, Recorder& recorder);
     static std::size_t wanted_of_client(char type, std::uint32_t body) noexcept;
@@ -96,7 +102,7 @@ private:
     void server_message(char type, std::uint32_t total, Bytes body, std::uint64_t at, std::uint64_t next,
                         Recorder& recorder);
     bool outside_answer(char type, Bytes body, std::uint64_t at, std::uint64_t next, Recorder& recorder);
-    void begin_answer(std::uint64_t at, Recorder& recorder);
+    void begin_answer(char type, std::uint64_t at, Recorder& recorder);
     void end_answer(std::uint64_t next, Recorder& recorder);
     postgres::UnitKind answered_kind() noexcept;
     void acknowledged(std::uint64_t next, Recorder& recorder);

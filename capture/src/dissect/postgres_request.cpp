@@ -71,7 +71,7 @@ void PostgresDissector::begin_unit(UnitKind kind, std::uint64_t at, Recorder& re
     session.unit.group = session.group;
     session.unit.kind = kind;
     session.prefix = nullptr;
-    session.copying = false;
+    session.copying = session.streams = false;
     unit_open_ = true;
     extendable_ = false;
     if (session.request_lost && answer_ != kNoMessage && recorder.answers(answer_) == kNoMessage) {
@@ -222,7 +222,8 @@ void PostgresDissector::client_message(char type, std::uint32_t total, Bytes bod
         default:
             return;
     }
-    if (phase_ == Phase::copy_both) {
+    // Data behind START_REPLICATION: it was granted, whether that was seen or not.
+    if (phase_ == Phase::copy_both || (type == client::copy_data && session.streams)) {
         const bool data = type == client::copy_data;
         return one_way(Direction::to_server, data ? "REPLICATION_STATUS" : "REPLICATION_END", at, next,
                        recorder);

@@ -23,6 +23,11 @@ bool is_token_type(ValueType type) noexcept {
            type == ValueType::unknown;
 }
 
+struct Failure {
+    std::int32_t status = 0;
+    bool fatal = false;
+};
+
 // The five characters of an SQLSTATE as a number to base 36: "42P01" is 42P01 to base 36, 6844177.
 std::int32_t status_of(std::string_view sqlstate) noexcept {
     if (sqlstate.size() != 5) return 0;
@@ -33,6 +38,20 @@ std::int32_t status_of(std::string_view sqlstate) noexcept {
         status = status * 36 + digit;
     }
     return status;
+}
+
+// Fields: a letter and a text each; V is the severity (untranslated), C the SQLSTATE.
+Failure failure_of(Bytes body) noexcept {
+    Failure failure;
+    Reader reader(body);
+    while (reader.ok() && reader.left() > 0) {
+        const char field = static_cast<char>(reader.u8());
+        if (field == 0) break;
+        const std::string_view text = reader.text();
+        if (field == 'C') failure.status = status_of(text);
+        if (field == 'V' || field == 'S') failure.fatal |= text == "FATAL" || text == "PANIC";
+    }
+    return failure;
 }
 
 }  // namespace
@@ -57,7 +76,7 @@ std::size_t PostgresDissector::wanted_of_server(char type, std::uint32_t body) c
 
 // ---- answers --------------------------------------------------------------------------------------------------------
 
-void PostgresDissector::begin_answer(std::uint64_t at, Recorder& recorder) {
+void PostgresDissector::begin_answer(char type, std::uint64_t at, Recorder& recorder) {
     Session& session = *session_;
     const std::uint32_t tag = recorder.front_tag(0);
     session.answered = {};
@@ -75,6 +94,7 @@ void PostgresDissector::begin_answer(std::uint64_t at, Recorder& recorder) {
     session.formats_given = session.answered.kind == UnitKind::query;
     after_execute_ = in_error_ = false;
     wants_rows_ = true;
+    if (unheard()) begin_unheard(type);
     if (const Statement* statement = session.statements.get(session.answered.statement);
         statement != nullptr && session.answered.kind == UnitKind::execute && statement->columns > 0) {
         session.columns = statement->columns;
@@ -112,7 +132,7 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
         alone(type == server::copy_data ? "REPLICATION_DATA" : "REPLICATION_END");
         return true;
     }
-    const bool unasked = !recorder.has_request();
+    const bool unasked = !recorder.has_request() && !(unheard() && session.request_lost);
     switch (type) {
         case server::notification:
         case server::notice:
@@ -135,7 +155,7 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
             recorder.end(session.last_answer, next);
             return true;
         case server::copy_in:
-            if (unasked || kind_of(recorder.front_tag(0)) == UnitKind::login) return false;
+            if ((unasked && !unheard()) || kind_of(recorder.front_tag(0)) == UnitKind::login) return false;
             {
                 const MessageRef ref = recorder.begin(Direction::to_client, MessageKind::interim, at);
                 recorder.set_class(ref, protocol, "COPY_IN");
@@ -146,7 +166,7 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
             return false;
         case server::error: {
             const bool at_sync =
-                after_execute_ && (unasked || front_group(recorder) != session.answered.group);
+                after_execute_ && !unheard() && (unasked || front_group(recorder) != session.answered.group);
             if (at_sync) {  // the transaction could not be committed
                 answer_ = session.last_answer;
                 error(body, next, recorder);
@@ -155,7 +175,7 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
                 in_error_ = false;
                 return true;
             }
-            if (!unasked) return false;
+            if (!unasked || (unheard() && !failure_of(body).fatal)) return false;
             answer_ = recorder.begin(Direction::to_client, MessageKind::one_way, at);
             recorder.set_class(answer_, protocol, "SERVER_ERROR");
             recorder.count("postgres.unsolicited_error");
@@ -183,10 +203,12 @@ void PostgresDissector::server_message(char type, std::uint32_t, Bytes body, std
         if (type == server::ready) ready_after_loss(at, recorder);
         return;
     }
+    if (unheard()) [[unlikely]]
+        note_unheard(type);
     if (answer_ == kNoMessage) {
         if (outside_answer(type, body, at, next, recorder)) return;
         if (type == server::ready) return ready(at, next, recorder);
-        begin_answer(at, recorder);
+        begin_answer(type, at, recorder);
     }
     switch (type) {
         case server::data_row:
@@ -244,18 +266,18 @@ void PostgresDissector::acknowledged(std::uint64_t next, Recorder& recorder) {
 void PostgresDissector::ready(std::uint64_t at, std::uint64_t next, Recorder& recorder) {
     Session& session = *session_;
     if (phase_ == Phase::login) phase_ = Phase::command;
-    session.copying = false;
+    session.copying = session.extended = false;
     if (answer_ == kNoMessage && after_execute_) {
         after_execute_ = false;
         if (!recorder.has_request() || front_group(recorder) != session.answered.group)
             return recorder.end(session.last_answer, next);
     }
     if (answer_ == kNoMessage) {
-        if (!recorder.has_request()) {
+        if (!recorder.has_request() && !unheard()) {
             recorder.count("postgres.unexpected_ready");
             return one_way(Direction::to_client, "READY", at, next, recorder);
         }
-        begin_answer(at, recorder);
+        begin_answer(server::ready, at, recorder);
     }
     if (!in_error_) recorder.set_status(answer_, 0);
     const bool failed = in_error_;
@@ -291,23 +313,13 @@ void PostgresDissector::ready_after_loss(std::uint64_t at, Recorder& recorder) {
     if (session.stale > 0) --session.stale;
     await_ready_ = session.stale > 0;
     if (!await_ready_) recorder.answers_in_step();
-    session.orphan_tail = false;
+    session.orphan_tail = session.extended = false;
     after_execute_ = in_error_ = false;
     if (phase_ == Phase::login) phase_ = Phase::command;
 }
 
-// Fields: a letter and a text each; V is the severity (untranslated), C the SQLSTATE.
 void PostgresDissector::error(Bytes body, std::uint64_t next, Recorder& recorder) {
-    Reader reader(body);
-    std::int32_t status = 0;
-    bool fatal = false;
-    while (reader.ok() && reader.left() > 0) {
-        const char field = static_cast<char>(reader.u8());
-        if (field == 0) break;
-        const std::string_view text = reader.text();
-        if (field == 'C') status = status_of(text);
-        if (field == 'V' || field == 'S') fatal |= text == "FATAL" || text == "PANIC";
-    }
+    const auto [status, fatal] = failure_of(body);
     recorder.set_status(answer_, status);
     recorder.add_flags(answer_, message_flag::error);
     const UnitKind kind = session_->answered.kind;
@@ -329,7 +341,7 @@ void PostgresDissector::row_description(Bytes body) {
     std::fill_n(session.column_type, kTokenColumns, ValueType::skipped);
     if (session.formats_given) session.binary = 0;
     session.rows_seen = 0;
-    wants_rows_ = session.tokens < kMaxResultTokens;
+    wants_rows_ = session.tokens < kMaxResultTokens && (session.formats_given || !unheard());
     for (std::uint32_t i = 0; i < session.columns && i < kTokenColumns; ++i) {
         reader.text();
         reader.take(4 + 2);

@@ -28,7 +28,10 @@ struct Session {
     std::uint32_t group = 1;
     bool command_since_loss = false;  // a request began after bytes to the client were lost
     bool request_lost = false;        // bytes of the client were lost, and no ReadyForQuery was seen since
+    bool extended = false;            // no message of the client was seen: its protocol, up to ReadyForQuery
+    bool bound = false;               // the same: the answer being read has a BindComplete
     bool copying = false;             // an Execute is COPY FROM STDIN, and its data have begun
+    bool streams = false;             // the last query was START_REPLICATION
     bool orphan_tail = false;         // the rest of an answer whose request was not seen is being passed over
 
     // The answer being read, or the last one.

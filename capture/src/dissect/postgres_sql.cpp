@@ -38,6 +38,7 @@ void PostgresDissector::query(std::uint32_t total, Bytes body, Recorder& recorde
     if (cut) recorder.count("postgres.statement_cut");
     std::string_view text = as_text(body);
     if (!cut && !text.empty() && text.back() == 0) text.remove_suffix(1);
+    session_->streams = text.starts_with("START_REPLICATION");
     recorder.set_class(request_, protocol,
                        statement_evidence(recorder, request_, text, cut, SqlDialect::postgres));
 }

@@ -215,6 +215,27 @@ Probe starts_connection(Bytes bytes) noexcept {
                : Probe::no;
 }
 
+bool asks_for_login(Bytes bytes) noexcept {
+    constexpr std::uint32_t kCleartext = 3, kMd5 = 5, kGss = 7, kSspi = 9, kSasl = 10;
+    if (bytes.size() < kHeader + 4 || static_cast<char>(bytes[0]) != server::authentication) return false;
+    const std::uint32_t length = load_be32(&bytes[1]);
+    if (bytes.size() != 1 + std::size_t{length}) return false;
+    switch (load_be32(&bytes[kHeader])) {
+        case kCleartext:
+        case kGss:
+        case kSspi:
+            return length == 8;
+        case kMd5:
+            return length == 12;
+        case kSasl: {  // names of mechanisms
+            const std::string_view names(reinterpret_cast<const char*>(&bytes[kHeader + 4]), length - 8);
+            return names.starts_with("SCRAM-SHA-") || names.starts_with("OAUTHBEARER");
+        }
+        default:
+            return false;
+    }
+}
+
 std::size_t find_chain(Direction direction, Bytes bytes, std::size_t from, bool only_at_start) noexcept {
     const std::size_t size = bytes.size();
     for (std::size_t p = from; p + kHeader <= size; ++p) {

@@ -126,6 +126,9 @@ bool plausible_message(Direction direction, Bytes bytes) noexcept;
 // Is `bytes`, the first of a connection, one of the messages without a type?
 Probe starts_connection(Bytes bytes) noexcept;
 
+// Are `bytes`, the first of a segment of the server, the request of a login and no more? It says little to a chain.
+bool asks_for_login(Bytes bytes) noexcept;
+
 // Where a chain of messages starts in `bytes`, at or behind `from`; bytes.size() when there is none. A chain counts
 // when it has three messages, or ends with the bytes and is not a lone message that says little.
 std::size_t find_chain(Direction direction, Bytes bytes, std::size_t from, bool only_at_start) noexcept;
