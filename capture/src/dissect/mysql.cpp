@@ -35,26 +35,6 @@ std::size_t find_chain(Bytes bytes, std::size_t from) noexcept {
     return size;
 }
 
-// A packet that may open an answer: OK, ERR, EOF, LOCAL INFILE or a column count.
-bool opens_answer(Bytes packet) noexcept {
-    if (packet.size() < kHeader + 1) return false;
-    const std::uint32_t length = load_le24(packet.data());
-    switch (const std::uint8_t first = packet[kHeader]) {
-        case 0x00:
-            return length >= 7 && length < 0x10000;
-        case 0xFF:
-            return length >= 3 && length < 0x1000;
-        case 0xFE:
-            return length < 0x10000;
-        case 0xFB:
-            return length >= 2 && length < 0x1000;
-        case 0xFC:
-            return length == 3 || length == 4;
-        default:
-            return first < 0xFB && length <= 2;
-    }
-}
-
 }  // namespace
 
 MysqlDissector::MysqlDissector() = default;
@@ -71,6 +51,7 @@ Probe MysqlDissector::probe(Bytes bytes, Direction direction) noexcept {
         if (plausible_login(bytes) || plausible_compressed(bytes)) return Probe::yes;
         return plausible_command(bytes) ? Probe::yes : Probe::no;
     }
+    if (compressed_answer(bytes, 0) == Probe::yes) return Probe::yes;
     const std::size_t have = std::min<std::size_t>(bytes.size() - kHeader, length);
     const Bytes payload = bytes.subspan(kHeader, have);
     if (seq == 0 && first == 0x0A) {  // greeting: version text, NUL, thread id, ...
@@ -137,9 +118,15 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
         if (compressed_header(bytes)) return pos;
         if (plausible_compressed(bytes)) {
             recorder.count("mysql.login_answer_not_seen");
-            compression_under_way();
+            compression_under_way(Direction::to_server);
             return pos;
         }
+    }
+    if (direction == Direction::to_client && phase_ == Phase::command && plain && pos == 0 && !s.lost &&
+        answer_row_ == kNoMessage && login_unseen()) [[unlikely]] {
+        const Probe compressed = unheard() ? compressed_answer(bytes, server_caps_) : Probe::no;
+        if (compressed == Probe::yes) infer_compression(direction, recorder);
+        if (compressed != Probe::no) return pos;
     }
     if (phase_ == Phase::start) [[unlikely]] {
         if (size < kHeader + 1) return pos;
@@ -214,7 +201,7 @@ void MysqlDissector::begin_early(Direction direction, std::uint8_t seq, Bytes pa
         if (!starts_command(seq)) return;
         begin_command(payload[0], at, recorder);
         s.begun = true;
-    } else if (answer_row_ == kNoMessage) {
+    } else if (answer_row_ == kNoMessage && !continues_unheard(seq)) {
         begin_answer(payload, seq, at, recorder);
     }
 }
@@ -233,12 +220,19 @@ std::uint64_t MysqlDissector::packet(Direction direction, Bytes bytes, std::size
         return next;
     }
     if (continues) return next;
+    if (continues_unheard(seq)) [[unlikely]] {
+        ++next_seq_;
+        end_message(direction, last_answer_, next, bytes, map, recorder);
+        return next;
+    }
+    restart_unheard(seq, map(pos), recorder);
+    next_seq_ = static_cast<std::uint8_t>(seq + 1);
     if (answer_row_ == kNoMessage) begin_answer(payload, seq, map(pos), recorder);
     const bool eof_follows = answer_ == Answer::prepare && next + kHeader + 1 <= bytes.size() &&
                              bytes[next] == 5 && bytes[next + 1] == 0 && bytes[next + 2] == 0 &&
                              bytes[next + kHeader] == 0xFE;
     if (server_packet(length, seq, payload, eof_follows, recorder)) {
-        const MessageRef ref = answer_row_;
+        const MessageRef ref = last_answer_ = answer_row_;
         answer_row_ = kNoMessage;
         if (ref != kNoMessage) end_message(direction, ref, next, bytes, map, recorder);
     }
@@ -338,8 +332,7 @@ bool MysqlDissector::find_command(Bytes bytes, Recorder& recorder) {
     }
     if (phase_ == Phase::start) inferred_ = true;
     if (login_unseen() && plausible_compressed(bytes)) {
-        recorder.count("mysql.compression_inferred");
-        compression_under_way();
+        infer_compression(Direction::to_server, recorder);
         return true;
     }
     if (!plausible_command(bytes)) return false;
@@ -355,9 +348,18 @@ bool MysqlDissector::find_command(Bytes bytes, Recorder& recorder) {
 // The server's packet borders are unknown. Finds the next packet at or behind `pos` and the state to read it with.
 // Without a border in sight, the bytes are taken for more of the answer that is due.
 bool MysqlDissector::find_answer(Bytes bytes, std::size_t& pos, const OffsetMap& map, Recorder& recorder) {
-    if (phase_ == Phase::start) return false;
+    if (phase_ == Phase::start) {
+        // With the client in sight it tells where to begin.
+        if (pos > 0 || !recorder.after_gap(Direction::to_server)) return false;
+        inferred_ = true;
+        return joins_unheard(bytes, recorder);
+    }
     recorder.remainder(Direction::to_client, "mysql.resynchronisation");
     const Bytes rest = bytes.subspan(pos);
+    if (pos == 0 && joins_unheard(bytes, recorder)) {
+        answer_row_ = kNoMessage;
+        return true;
+    }
     if (command_since_loss_) answer_row_ = kNoMessage;  // the client went on: that answer was over
     const bool auth = phase_ == Phase::auth;            // its packets can be read one by one
     const bool start = opens_answer(rest) && (rest[3] == 1 || compressed_ || auth);

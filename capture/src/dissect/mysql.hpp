@@ -117,7 +117,8 @@ private:
     void command_lost(Recorder& recorder);
     void outer_gap(Direction direction, std::uint64_t missing);
     void start_compression();
-    void compression_under_way();
+    void compression_under_way(Direction seen);
+    void infer_compression(Direction seen, Recorder& recorder);
 
     // mysql_recognise.cpp: a connection whose start was not seen.
     static bool plausible_command(Bytes bytes) noexcept;
@@ -125,6 +126,15 @@ private:
     static bool compressed_header(Bytes bytes) noexcept;
     bool login_unseen() const noexcept { return inferred_ && caps_ == 0 && !compressed_; }
     static bool plausible_login(Bytes bytes) noexcept;
+    static bool opens_answer(Bytes packet) noexcept;
+    static Probe compressed_answer(Bytes bytes, std::uint32_t server_caps) noexcept;
+
+    // mysql_unheard.cpp: answers without any packet of the client.
+    bool unheard() const noexcept { return request_ == kNoMessage; }
+    bool joins_unheard(Bytes bytes, Recorder& recorder);
+    bool continues_unheard(std::uint8_t seq) noexcept;
+    void restart_unheard(std::uint8_t seq, std::uint64_t at, Recorder& recorder);
+    std::int32_t slot_unheard(std::uint32_t id);
 
     // mysql_request.cpp: packets of the client.
     bool starts_command(std::uint8_t seq) const noexcept;
@@ -139,7 +149,7 @@ private:
     void login(std::uint32_t length, Bytes payload, Recorder& recorder);
     void statement_text(std::uint8_t command, std::uint32_t length, Bytes payload, Recorder& recorder);
     Bytes query_attributes(Bytes payload, Recorder& recorder);
-    std::int32_t statement_slot(std::uint32_t id) const noexcept;
+    std::int32_t statement_slot(std::uint32_t id);
     void remember(std::int32_t slot);
 
     // mysql_execute.cpp: bound parameters.
@@ -183,12 +193,14 @@ private:
     bool command_since_loss_ = false;  // a command began after bytes to the client were lost
     bool prepare_expects_eof_ = false;
     bool answer_binary_ = false;
+    std::uint8_t next_seq_ = 0;  // of the server's next packet, if it is more of the same answer
     std::uint32_t server_caps_ = 0, server_caps_mariadb_ = 0;
     std::uint32_t caps_ = 0, caps_mariadb_ = 0;  // effective: of client and server
 
     std::uint32_t serial_ = 0;
     MessageRef request_ = kNoMessage;  // the last message of the client
     MessageRef answer_row_ = kNoMessage;
+    MessageRef last_answer_ = kNoMessage;
     std::uint32_t answer_tag_ = 0;
     std::uint32_t definitions_left_ = 0;
     std::uint16_t prepare_params_ = 0, prepare_columns_ = 0;
@@ -200,7 +212,11 @@ private:
 
     mysql::StatementTable statements_;
     std::int32_t last_prepared_ = mysql::StatementTable::kNone;
-    std::vector<Inflight> inflight_;  // by serial, of commands that name a statement
+    std::int32_t unheard_slot_ =
+        mysql::StatementTable::kNone;     // the last PREPARE, as long as no answer was seen
+    std::uint32_t unheard_prepares_ = 0;  // since an id was last told
+    std::uint32_t unheard_id_ = 0;        // the highest id that was told
+    std::vector<Inflight> inflight_;      // by serial, of commands that name a statement
     std::unique_ptr<Compression> compression_;
 };
 

@@ -14,7 +14,6 @@ namespace {
 constexpr std::size_t kStep = 160 * 1024;
 constexpr std::size_t kPiece = 64 * 1024;  // inner bytes handed on at once
 constexpr int kMaxWindowLog = 24;          // zstd memory: MySQL's packets have 16 MB at most
-constexpr std::uint32_t kZstdMagic = 0xFD2FB528;
 
 bool plausible_outer(Bytes bytes) noexcept {
     if (bytes.size() < kCompressedHeader + 2) return false;
@@ -73,13 +72,18 @@ void MysqlDissector::start_compression() {
     if (compression_ == nullptr) compression_ = std::make_unique<Compression>();
 }
 
-// The client sends compressed packets, and the start of that was not seen: the server's borders are unknown.
-void MysqlDissector::compression_under_way() {
+// The side `seen` sends compressed packets, and the start of that was not seen: the other one's borders are unknown.
+void MysqlDissector::compression_under_way(Direction seen) {
     phase_ = Phase::command;
     start_compression();
-    side(Direction::to_server).lost = false;
-    lose(Direction::to_client);
-    compression_->sides[static_cast<unsigned>(Direction::to_client)].lost = true;
+    side(seen).lost = false;
+    lose(opposite(seen));
+    compression_->sides[static_cast<unsigned>(opposite(seen))].lost = true;
+}
+
+void MysqlDissector::infer_compression(Direction seen, Recorder& recorder) {
+    recorder.count("mysql.compression_inferred");
+    compression_under_way(seen);
 }
 
 // Reads outer packets from `base` on; returns how much of `bytes` (counted from 0) is done with.

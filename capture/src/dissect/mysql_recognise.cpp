@@ -1,7 +1,8 @@
-// What client bytes must look like to be taken for MySQL when the start of the connection was not seen.
+// What bytes must look like to be taken for MySQL, or for its compressed protocol, when the start was not seen.
 #include <algorithm>
 
 #include "mysql.hpp"
+#include "mysql_compression.hpp"
 
 namespace tapscope {
 
@@ -83,7 +84,7 @@ bool MysqlDissector::plausible_compressed(Bytes bytes) noexcept {
     if (uncompressed == 0) return data.size() >= kHeader + 1 && plausible_command(data);
     if (uncompressed < compressed) return false;
     const bool zlib = (data[0] & 0x0F) == 8 && (data[0] * 256 + data[1]) % 31 == 0;
-    const bool zstd = data.size() >= 4 && load_le32(data.data()) == 0xFD2FB528;
+    const bool zstd = data.size() >= 4 && load_le32(data.data()) == kZstdMagic;
     return zlib || zstd;
 }
 
@@ -93,6 +94,63 @@ bool MysqlDissector::compressed_header(Bytes bytes) noexcept {
         return false;
     const std::uint32_t uncompressed = load_le24(bytes.data() + 4);
     return uncompressed == 0 || uncompressed > load_le24(bytes.data());
+}
+
+// Do these bytes, the first of a segment, begin a compressed answer? By what is inside: the first packet of an answer,
+// numbered 1, that fills its place. Of packets that are not compressed an OK comes nearest: its status would have to be
+// its length less 4, its warnings 256, and its text no text.
+Probe MysqlDissector::compressed_answer(Bytes bytes, std::uint32_t server_caps) noexcept {
+    constexpr std::size_t kInner = kHeader + 1;  // the least that is looked at
+    constexpr std::uint32_t kOffered = client::compress | client::zstd_compression;
+    if (server_caps != 0 && (server_caps & kOffered) == 0) return Probe::no;
+    if (bytes.size() < kHeader) return Probe::need_more;
+    const std::uint32_t length = load_le24(bytes.data());
+    if (bytes[3] != 1 || length < kInner) return Probe::no;
+    // A whole packet that is not compressed is not made to wait.
+    const Probe shorter = bytes.size() < kHeader + length ? Probe::need_more : Probe::no;
+    if (bytes.size() < kCompressedHeader + 4) return shorter;
+    const std::uint32_t uncompressed = load_le24(&bytes[4]);
+    const std::size_t room = uncompressed > 0 ? uncompressed : length;
+    Bytes inner = bytes.subspan(kCompressedHeader);
+    inner = inner.first(std::min<std::size_t>(inner.size(), length));
+    std::uint8_t begin[64];
+    if (uncompressed > 0) {
+        const bool zlib = (inner[0] & 0x0F) == 8 && (inner[0] * 256 + inner[1]) % 31 == 0;
+        if (uncompressed < length || (!zlib && load_le32(inner.data()) != kZstdMagic)) return Probe::no;
+        Decompressor decompressor;
+        std::size_t consumed = 0, produced = 0;
+        if (!decompressor.start(inner) ||
+            !decompressor.step(inner, consumed, begin, std::min(sizeof begin, room), produced))
+            return Probe::no;
+        inner = {begin, produced};
+    }
+    if (inner.size() < kInner) return shorter;
+    const std::size_t first = kHeader + load_le24(inner.data());
+    if (inner[3] != 1 || first > room || !opens_answer(inner)) return Probe::no;
+    if (first == room) return Probe::yes;
+    if (inner.size() < first + kHeader) return inner.size() == sizeof begin ? Probe::yes : shorter;
+    const std::size_t second = kHeader + load_le24(&inner[first]);
+    return inner[first + 3] == 2 && first + second <= room ? Probe::yes : Probe::no;
+}
+
+// A packet that may open an answer: OK, ERR, EOF, LOCAL INFILE or a column count.
+bool MysqlDissector::opens_answer(Bytes packet) noexcept {
+    if (packet.size() < kHeader + 1) return false;
+    const std::uint32_t length = load_le24(packet.data());
+    switch (const std::uint8_t first = packet[kHeader]) {
+        case 0x00:
+            return length >= 7 && length < 0x10000;
+        case 0xFF:
+            return length >= 3 && length < 0x1000;
+        case 0xFE:
+            return length < 0x10000;
+        case 0xFB:
+            return length >= 2 && length < 0x1000;
+        case 0xFC:
+            return length == 3 || length == 4;
+        default:
+            return first < 0xFB && length <= 2;
+    }
 }
 
 // The client's answer to a greeting: HandshakeResponse41, or SSLRequest.

@@ -248,8 +248,10 @@ void MysqlDissector::command(std::uint32_t length, Bytes payload, Recorder& reco
     }
 }
 
-std::int32_t MysqlDissector::statement_slot(std::uint32_t id) const noexcept {
-    return id == kLastPrepared ? last_prepared_ : statements_.find(id);
+std::int32_t MysqlDissector::statement_slot(std::uint32_t id) {
+    if (id == kLastPrepared) return last_prepared_;
+    const std::int32_t slot = statements_.find(id);
+    return slot == StatementTable::kNone ? slot_unheard(id) : slot;
 }
 
 // Lets the answer of the request just begun find its statement.
@@ -352,7 +354,8 @@ void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, 
     space.class_text.assign("EXECUTE ").append(sql.fingerprint());
     statement.execute_class = recorder.classes.id(protocol, space.class_text);
     statement.params = static_cast<std::uint16_t>(std::min<std::uint32_t>(sql.placeholders(), 0xFFFF));
-    last_prepared_ = slot;
+    last_prepared_ = unheard_slot_ = slot;
+    ++unheard_prepares_;
     remember(slot);
 }
 

@@ -92,6 +92,7 @@ public:
     }
 
     void bind(std::int32_t slot, std::uint32_t id) {
+        unbind(slot);  // the id that it was given may have been a guess
         const std::int32_t old = find(id);
         if (old != kNone) release(old);
         if ((count_ + 1) * 2 > index_.size()) grow();

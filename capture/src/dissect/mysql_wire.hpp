@@ -20,6 +20,7 @@ namespace tapscope::mysql {
 inline constexpr std::size_t kHeader = 4;
 inline constexpr std::size_t kCompressedHeader = 7;
 inline constexpr std::uint32_t kMaxPayload = 0xFFFFFF;
+inline constexpr std::uint32_t kZstdMagic = 0xFD2FB528;  // little endian
 
 // Packets of an answer by their first byte. NULL in a text row is the byte of LOCAL INFILE.
 inline constexpr std::uint8_t kOk = 0x00, kAuthMore = 0x01, kAuthNextFactor = 0x02, kLocalInfile = 0xFB,
