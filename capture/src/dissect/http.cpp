@@ -86,8 +86,10 @@ Parsed HttpDissector::step(Direction direction, Bytes bytes, Recorder& recorder)
             side.left -= bytes.size();
             return {Step::ok, bytes.size()};
         case State::until_close:
-            if (direction == Direction::to_client && request_since_ && starts_response(bytes) == Probe::yes) {
-                // The client went on and the server answers: the body ended, whatever its head said.
+            if (direction == Direction::to_client &&
+                (request_since_ || (!recorder.has_request() && recorder.after_gap(Direction::to_server))) &&
+                starts_response(bytes) == Probe::yes) {
+                // The client went on, seen or not, and the server answers: the body ended, whatever its head said.
                 recorder.add_flags(side.message, message_flag::suspicious);
                 recorder.end(side.message, 0);
                 side.state = State::start;

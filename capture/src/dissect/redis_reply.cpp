@@ -65,6 +65,7 @@ Parsed RedisDissector::reply_head(Bytes bytes, std::string_view line, std::size_
     }
     one_way_ = push;
     reply_ = recorder.begin(Direction::to_client, push ? MessageKind::one_way : MessageKind::response, 0);
+    if (!asked_) recorder.add_flags(reply_, message_flag::inferred);  // of a client that is not seen
     results_ = 0;
     elements_ = 1;
     if (push) {

@@ -104,6 +104,8 @@ void RedisDissector::begin_command(std::string_view name, std::uint64_t at, Reco
     const std::uint32_t tag = (traits & subscribes) != 0 ? kSubscribe : 0;
     request_ =
         recorder.begin(Direction::to_server, silent ? MessageKind::one_way : MessageKind::request, at, tag);
+    // Was a stream granted, and is this no command but a sign of life of who reads it?
+    if (ask_stream_) recorder.add_flags(request_, message_flag::inferred);
     if ((traits & streams) != 0) ask_stream_ = true;
     if ((traits & subscribes) != 0) subscribed_ = true;
     index_ = 1;
