@@ -23,11 +23,12 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import generated  # noqa: E402
 import impairment  # noqa: E402
 import memory  # noqa: E402
+import one_direction  # noqa: E402
 import speed  # noqa: E402
 from programs import build, programs  # noqa: E402
 from trace_capture import machine  # noqa: E402
 
-PARTS = ("speed", "linearity", "memory", "impairment")
+PARTS = ("speed", "linearity", "memory", "impairment", "one_direction")
 LOSSES = (0.002, 0.02, 0.05)
 SEEDS = range(1, 11)
 IMPAIRED_BYTES = 12e6  # of each generated capture
@@ -74,6 +75,9 @@ def main() -> None:
             print(impairment.heading(LOSSES, SEEDS))
             for line in impairment.table(generator, folder, LOSSES, IMPAIRED_BYTES, SEEDS):
                 print(line, flush=True)
+        if "one_direction" in parts:
+            for line in one_direction.table(folder):
+                print(line)
 
 
 if __name__ == "__main__":
