@@ -122,11 +122,14 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
             return pos;
         }
     }
-    if (direction == Direction::to_client && phase_ == Phase::command && plain && pos == 0 && !s.lost &&
-        answer_row_ == kNoMessage && login_unseen()) [[unlikely]] {
-        const Probe compressed = unheard() ? compressed_answer(bytes, server_caps_) : Probe::no;
-        if (compressed == Probe::yes) infer_compression(direction, recorder);
-        if (compressed != Probe::no) return pos;
+    if (inferred_) [[unlikely]] {
+        const bool begins = direction == Direction::to_client && phase_ == Phase::command && plain &&
+                            pos == 0 && !s.lost && answer_row_ == kNoMessage;
+        if (begins && unheard() && login_unseen()) {
+            const Probe compressed = compressed_answer(bytes, server_caps_);
+            if (compressed == Probe::yes) infer_compression(direction, recorder);
+            if (compressed != Probe::no) return pos;
+        }
     }
     if (phase_ == Phase::start) [[unlikely]] {
         if (size < kHeader + 1) return pos;
@@ -201,7 +204,7 @@ void MysqlDissector::begin_early(Direction direction, std::uint8_t seq, Bytes pa
         if (!starts_command(seq)) return;
         begin_command(payload[0], at, recorder);
         s.begun = true;
-    } else if (answer_row_ == kNoMessage && !continues_unheard(seq)) {
+    } else if (answer_row_ == kNoMessage && !(unheard() && continues_unheard(seq))) {
         begin_answer(payload, seq, at, recorder);
     }
 }
@@ -220,20 +223,24 @@ std::uint64_t MysqlDissector::packet(Direction direction, Bytes bytes, std::size
         return next;
     }
     if (continues) return next;
-    if (continues_unheard(seq)) [[unlikely]] {
-        ++next_seq_;
-        end_message(direction, last_answer_, next, bytes, map, recorder);
-        return next;
+    if (unheard()) [[unlikely]] {
+        const bool more = continues_unheard(seq);
+        if (!more) restart_unheard(seq, map(pos), recorder);
+        unheard_.next_seq = static_cast<std::uint8_t>(seq + 1);
+        if (more) {
+            end_message(direction, unheard_.last_answer, next, bytes, map, recorder);
+            return next;
+        }
     }
-    restart_unheard(seq, map(pos), recorder);
-    next_seq_ = static_cast<std::uint8_t>(seq + 1);
     if (answer_row_ == kNoMessage) begin_answer(payload, seq, map(pos), recorder);
     const bool eof_follows = answer_ == Answer::prepare && next + kHeader + 1 <= bytes.size() &&
                              bytes[next] == 5 && bytes[next + 1] == 0 && bytes[next + 2] == 0 &&
                              bytes[next + kHeader] == 0xFE;
     if (server_packet(length, seq, payload, eof_follows, recorder)) {
-        const MessageRef ref = last_answer_ = answer_row_;
+        const MessageRef ref = answer_row_;
         answer_row_ = kNoMessage;
+        if (unheard()) [[unlikely]]
+            unheard_.last_answer = ref;
         if (ref != kNoMessage) end_message(direction, ref, next, bytes, map, recorder);
     }
     return next;

@@ -181,6 +181,15 @@ private:
 
     mysql::Command answer_command() const noexcept { return static_cast<mysql::Command>(answer_tag_ & 0xFF); }
 
+    // What is told of a connection as long as one of its sides is not seen.
+    struct Unheard {
+        MessageRef last_answer = kNoMessage;
+        std::uint8_t next_seq = 0;  // of the server's next packet, if it is more of the same answer
+        std::int32_t slot = mysql::StatementTable::kNone;  // the last PREPARE
+        std::uint32_t prepares = 0;                        // since an id was last told
+        std::uint32_t id = 0;                              // the highest one that was told
+    };
+
     Side sides_[2];
     Phase phase_ = Phase::start;
     Answer answer_ = Answer::first;
@@ -193,14 +202,13 @@ private:
     bool command_since_loss_ = false;  // a command began after bytes to the client were lost
     bool prepare_expects_eof_ = false;
     bool answer_binary_ = false;
-    std::uint8_t next_seq_ = 0;  // of the server's next packet, if it is more of the same answer
+    bool heard_ = false;  // a message of the server was seen
     std::uint32_t server_caps_ = 0, server_caps_mariadb_ = 0;
     std::uint32_t caps_ = 0, caps_mariadb_ = 0;  // effective: of client and server
 
     std::uint32_t serial_ = 0;
     MessageRef request_ = kNoMessage;  // the last message of the client
     MessageRef answer_row_ = kNoMessage;
-    MessageRef last_answer_ = kNoMessage;
     std::uint32_t answer_tag_ = 0;
     std::uint32_t definitions_left_ = 0;
     std::uint16_t prepare_params_ = 0, prepare_columns_ = 0;
@@ -212,12 +220,9 @@ private:
 
     mysql::StatementTable statements_;
     std::int32_t last_prepared_ = mysql::StatementTable::kNone;
-    std::int32_t unheard_slot_ =
-        mysql::StatementTable::kNone;     // the last PREPARE, as long as no answer was seen
-    std::uint32_t unheard_prepares_ = 0;  // since an id was last told
-    std::uint32_t unheard_id_ = 0;        // the highest id that was told
-    std::vector<Inflight> inflight_;      // by serial, of commands that name a statement
+    std::vector<Inflight> inflight_;  // by serial, of commands that name a statement
     std::unique_ptr<Compression> compression_;
+    Unheard unheard_;
 };
 
 }  // namespace tapscope

@@ -354,8 +354,8 @@ void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, 
     space.class_text.assign("EXECUTE ").append(sql.fingerprint());
     statement.execute_class = recorder.classes.id(protocol, space.class_text);
     statement.params = static_cast<std::uint16_t>(std::min<std::uint32_t>(sql.placeholders(), 0xFFFF));
-    last_prepared_ = unheard_slot_ = slot;
-    ++unheard_prepares_;
+    last_prepared_ = unheard_.slot = slot;
+    ++unheard_.prepares;
     remember(slot);
 }
 

@@ -46,31 +46,30 @@ bool MysqlDissector::joins_unheard(Bytes bytes, Recorder& recorder) {
     return true;
 }
 
-// A packet of the server by its number: with nobody's command in sight the grammar of an answer may be mistaken (rows
-// that a FETCH asked for come without what a result set begins with), but the numbers of an answer begin with 1 and rise
-// by 1. True when the packet is more of the answer that was taken for ended.
+// A packet of the server by its number, without the client: the grammar of an answer may be mistaken then (rows that a
+// FETCH asked for come without what a result set begins with), but the numbers of an answer begin with 1 and rise by 1.
+// True when the packet is more of the answer that was taken for ended.
 bool MysqlDissector::continues_unheard(std::uint8_t seq) noexcept {
-    return answer_row_ == kNoMessage && last_answer_ != kNoMessage && phase_ == Phase::command && unheard() &&
-           seq == next_seq_ && seq != 1;
+    return answer_row_ == kNoMessage && unheard_.last_answer != kNoMessage && phase_ == Phase::command &&
+           seq == unheard_.next_seq && seq != 1;
 }
 
 // The statement that the client means by an id not used before, where its login was seen and never an answer: that of
 // the PREPARE since the last id that was told, if there was one only. Servers number statements upwards.
 std::int32_t MysqlDissector::slot_unheard(std::uint32_t id) {
-    const bool heard = last_answer_ != kNoMessage || answer_row_ != kNoMessage;
-    if (heard || login_unseen() || unheard_prepares_ != 1 || id <= unheard_id_ ||
-        !statements_.at(unheard_slot_).used)
+    if (heard_ || login_unseen() || unheard_.prepares != 1 || id <= unheard_.id ||
+        !statements_.at(unheard_.slot).used)
         return StatementTable::kNone;
-    unheard_prepares_ = 0;
-    unheard_id_ = id;
-    statements_.bind(unheard_slot_, id);
-    return unheard_slot_;
+    unheard_.prepares = 0;
+    unheard_.id = id;
+    statements_.bind(unheard_.slot, id);
+    return unheard_.slot;
 }
 
-// A packet numbered 1 out of turn: the answer that is being read is over.
+// A packet numbered 1 out of turn, without the client: the answer that is being read is over.
 void MysqlDissector::restart_unheard(std::uint8_t seq, std::uint64_t at, Recorder& recorder) {
-    if (answer_row_ == kNoMessage || answer_ == Answer::infile || phase_ != Phase::command || !unheard() ||
-        seq != 1 || next_seq_ == 1)
+    if (answer_row_ == kNoMessage || answer_ == Answer::infile || phase_ != Phase::command || seq != 1 ||
+        unheard_.next_seq == 1)
         return;
     recorder.count("mysql.answer_ended_by_next_answer");
     recorder.end(answer_row_, at);
