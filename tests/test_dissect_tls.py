@@ -277,6 +277,23 @@ def test_the_client_s_end_of_the_handshake_is_no_request(name: str, cut: int, tm
     ]
 
 
+def test_an_alert_between_two_records_of_a_request_is_counted_once(tmp_path: Path) -> None:
+    suite, client, _ = LAST_FLIGHTS["SHA-256"]
+    dialogue = Dialogue(server_port=443).open()
+    for side, data in [
+        (CLIENT, hello(1, suite)),
+        (SERVER, hello(2, suite) + sealed(28, 67, 403, 102, 74)),
+        (CLIENT, sealed(*client)),
+        (CLIENT, sealed(101)),
+        (CLIENT, sealed(24)),  # of the size of an alert
+        (CLIENT, sealed(60)),
+        (SERVER, sealed(500)),
+    ]:
+        dialogue.send(side, data)
+    tables = read(write_pcap(tmp_path / "a.pcap", dialogue.packets))
+    assert list(tables.messages["wire_bytes"]) == [101 + 24 + 60, 500]
+
+
 @pytest.mark.parametrize("lost", [None, "client", "server"])
 def test_keys_that_are_changed_on_the_way_are_followed(lost: str | None, tmp_path: Path) -> None:
     """Also when the record that says so was lost."""

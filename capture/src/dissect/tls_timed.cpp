@@ -54,11 +54,21 @@ void TlsState::by_counting(Direction direction, std::uint8_t type, std::size_t s
         // It was all there, whatever it looked like: the server answers with its tickets, or what it was asked for.
         if (direction == Direction::to_client) at(Direction::to_server).finishing = false;
     }
-    if (type == kApplicationData && nested && session)
-        return recorder.remainder_from(0, "tls.decryption_failed");
-    if (type != kApplicationData || handshake_goes_on) return recorder.remainder_from(0, "tls.handshake");
-    if (!mine.ciphered && client_hello_seen) return recorder.remainder_from(0, "tls.early_data");
-    opaque_message(direction, size, recorder);
+    const char* name = nullptr;
+    if (type != kApplicationData || handshake_goes_on) {
+        name = "tls.handshake";
+    } else if (nested && session) {
+        name = "tls.decryption_failed";
+    } else if (!mine.ciphered && client_hello_seen) {
+        name = "tls.early_data";
+    }
+    if (name == nullptr) return opaque_message(direction, size, recorder);
+    // Behind a message it may turn out to be inside of it.
+    if (mine.message == kNoMessage) {
+        recorder.remainder_from(0, name);
+    } else {
+        recorder.remainder(direction, name);
+    }
 }
 
 void TlsState::opaque_message(Direction direction, std::size_t size, Recorder& recorder) {
