@@ -15,6 +15,8 @@ const Mark& Recorder::mark_of(std::uint64_t offset) const noexcept {
 void Recorder::leave_current(MessageSide& side, std::uint64_t offset) {
     if (!side.ended) close_current(side, offset);
     if (side.due) {  // the end was announced too far ahead: it is here
+        if (offset >= side.current_end)
+            write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
         write(messages.wire_bytes, MessageColumn::wire_bytes, side.current,
               side.current_before + offset - side.current_begin);
         side.due = false;

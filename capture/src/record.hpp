@@ -154,6 +154,8 @@ public:
     // The byte at `at` came with an acknowledgement of all that was delivered of the other direction, and of more than the
     // newest request acknowledges: its sender has read an answer that was not there then.
     bool acknowledges_answer(std::uint64_t at) const noexcept;
+    // How much of the other direction had come when the byte at `at` was sent, as its packet says.
+    std::uint64_t acknowledged(std::uint64_t at) const noexcept { return ack_of_byte(window_.base + at); }
     // After a loss between several requests on the way: front_tag() is an estimate.
     bool pairing_in_doubt() const noexcept { return exchange_->doubt != nullptr; }
     // True when the last request begun came while an older one was still open and no loss explains it.

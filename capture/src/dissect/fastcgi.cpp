@@ -181,8 +181,12 @@ void FastcgiDissector::interleave(Direction direction, std::uint64_t at, Recorde
 
 void FastcgiDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
     Side& s = side(direction);
-    // Offsets count from the first missing byte, and what was kept is before it.
-    const std::uint64_t kept = 0 - std::uint64_t{s.left};
+    if (s.skip > 0 && s.skip >= missing) {  // the same record lost more
+        s.skip -= static_cast<std::uint32_t>(missing);
+        return recorder.borders_kept();
+    }
+    // Offsets count from the first missing byte: what was kept is before it, the rest of a record that is known behind.
+    const std::uint64_t kept = std::uint64_t{s.skip} - s.left;
     if (streams_ != nullptr) streams_->go_on(direction, kept, recorder);
     if (s.lost) return;
     if (s.partial > 0 && s.left + missing <= s.partial) {

@@ -1,6 +1,7 @@
 #include "dissect/tls.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "bytes.hpp"
 #include "dissect/tls_state.hpp"
@@ -51,6 +52,7 @@ Probe TlsDissector::probe(Bytes bytes, Direction) noexcept {
 Parsed TlsDissector::parse(Direction direction, Bytes bytes, Recorder& recorder) {
     TlsState& state = *state_;
     TlsState::Half& half = state.at(direction);
+    half.heard = true;
     if (half.lost) {
         const Parsed found = state.find_border(direction, bytes, recorder);
         if (half.lost || found.consumed > 0) return found;
@@ -79,6 +81,7 @@ void TlsState::read_hello(Direction direction, Bytes body, Recorder& recorder) {
         read_client_hello(fields);
     } else if (direction == Direction::to_client && type == kServerHello) {
         if (!read_server_hello(fields)) return recorder.count("tls.bad_server_hello");
+        at(direction).acknowledged = recorder.acknowledged(0);
         if (hello.server_random == kHelloRetry) {
             early_data_refused(recorder);
         } else if (hello.version == 0x0304) {
@@ -128,6 +131,11 @@ void TlsDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& 
 
 void TlsDissector::on_end(Direction direction, Recorder& recorder) {
     if (state_->reads_inside()) state_->nested->end(recorder, direction);
+    // Nobody has asked for secrets, as that takes both hellos.
+    if (state_->at(direction).ciphered && !std::exchange(state_->looked_up, true)) {
+        const bool asks = recorder.tls_keys && state_->client_hello_seen;
+        recorder.counters.add(asks ? "tls.server_hello_not_seen" : "tls.no_secrets", 1, Unit::connections);
+    }
 }
 
 }  // namespace tapscope

@@ -37,12 +37,15 @@ inline std::size_t record_size(Bytes bytes) noexcept { return kHeader + load_be1
 
 struct TlsState {
     struct Half {
+        bool heard = false;       // a byte of it was seen
         bool ciphered = false;    // its records are encrypted from here on
         bool unreadable = false;  // they cannot be opened
         bool lost = false;        // a record's border must be found again
         std::uint64_t missing = 0;
-        std::uint32_t after_hello = 0;  // records of application data since the ServerHello of TLS 1.3
-        bool finishing = false;         // TLS 1.3, the client: its Finished is still to come
+        std::uint32_t after_hello = 0;   // records of application data since the ServerHello of TLS 1.3
+        bool finishing = false;          // TLS 1.3, the client: its Finished is still to come
+        bool changed = false;            // its last record was ChangeCipherSpec
+        std::uint64_t acknowledged = 0;  // of the other side, when its hello or its opaque message began
         MessageRef message = kNoMessage;
         tls::HandshakeReader handshake;
     };
@@ -57,6 +60,7 @@ struct TlsState {
     TlsHello hello;
     bool client_hello_seen = false, looked_up = false;
     Early early = Early::none;
+    bool looks_like_13 = false;  // the server's hello was not seen
     bool early_refused = false;  // the server skips it, and the client sends again what it held
     Direction speaker = Direction::to_client;
     bool spoken = false;
@@ -65,14 +69,17 @@ struct TlsState {
     std::unique_ptr<Nested> nested;
 
     Half& at(Direction direction) noexcept { return half[static_cast<unsigned>(direction)]; }
+    bool alone(Direction direction) noexcept { return !at(opposite(direction)).heard; }
+    bool server_hello_seen() const noexcept { return hello.version != 0; }
     bool can_open(Direction direction) noexcept {
-        return at(direction).ciphered && !at(direction).unreadable && (session || !looked_up);
+        return at(direction).ciphered && !at(direction).unreadable && server_hello_seen() &&
+               (session || !looked_up);
     }
     bool reads_inside() const noexcept { return nested && (session || early == Early::opened); }
     // What ChangeCipherSpec says is true in TLS 1.2 only; a client may send it in front of early data, too, before the
     // version is known.
     bool changes_ciphers() const noexcept {
-        return hello.version != 0x0304 && !(hello.version == 0 && early != Early::none);
+        return hello.version != 0x0304 && (server_hello_seen() || early == Early::none);
     }
     // Is a record of application data early data that may be opened?
     bool may_be_early(Direction direction) const noexcept {
@@ -102,6 +109,7 @@ struct TlsState {
     // tls_timed.cpp
     void by_counting(Direction direction, std::uint8_t type, std::size_t size, Recorder& recorder);
     bool client_finishes(std::size_t size);
+    bool server_goes_on(const Recorder& recorder);
     void opaque_message(Direction direction, std::size_t size, Recorder& recorder);
 };
 
