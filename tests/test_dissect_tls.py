@@ -189,9 +189,11 @@ def test_a_capture_that_begins_or_ends_anywhere_is_read(tmp_path: Path, keyed: b
             read(write(tmp_path / "a.pcap", link, part), TLS / f"{name}.keys" if keyed else None)
 
 
-def test_times_do_not_depend_on_how_records_were_cut_into_segments(tmp_path: Path) -> None:
-    """Every segment cut into pieces of up to seven bytes: the same plaintext, the same times."""
-    name = "tls12_cbc_sha256"
+@pytest.mark.parametrize(("name", "size"), [("tls12_cbc_sha256", 7), ("early_taken", 5)])
+def test_times_do_not_depend_on_how_records_were_cut_into_segments(
+    name: str, size: int, tmp_path: Path
+) -> None:
+    """Every segment cut into pieces of a few bytes: the same plaintext, the same times."""
     link, packets = records(TLS / f"{name}.pcap")
     cut: list[Record] = []
     for at, data, length in packets:
@@ -200,8 +202,8 @@ def test_times_do_not_depend_on_how_records_were_cut_into_segments(tmp_path: Pat
             cut.append((at, data, length))
             continue
         seq = struct.unpack_from("!I", data, 38)[0]
-        for begin in range(head, len(data), 7):
-            piece = data[begin : begin + 7]
+        for begin in range(head, len(data), size):
+            piece = data[begin : begin + size]
             new = bytearray(data[:head] + piece)
             struct.pack_into("!H", new, 16, len(new) - 14)
             struct.pack_into("!I", new, 38, (seq + begin - head) % 2**32)

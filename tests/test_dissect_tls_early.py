@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 from capture_packets import CLIENT, SERVER, Dialogue, write_pcap
 from test_capture_accounting import records, write
@@ -145,20 +144,3 @@ def test_early_data_behind_the_server_s_refusal_is_no_message(lost: int | None, 
     assert pairs(tables) == [*[-1] * before, 0, 1]
     assert tables.counter("tls.early_data_refused") == 1
     assert tables.counter("unparsed.tls.early_data") > 20
-
-
-def test_times_do_not_depend_on_how_early_records_were_cut_into_segments(tmp_path: Path) -> None:
-    link, packets = records(TLS / "early_taken.pcap")
-    cut = []
-    for at, data, _ in packets:
-        head = 14 + 20 + (data[46] >> 4) * 4
-        seq = int.from_bytes(data[38:42], "big")
-        for begin in range(head, max(len(data), head + 1), 5):
-            new = bytearray(data[:head] + data[begin : begin + 5])
-            new[16:18] = (len(new) - 14).to_bytes(2, "big")
-            new[38:42] = ((seq + begin - head) % 2**32).to_bytes(4, "big")
-            cut.append((at, bytes(new), len(new)))
-    whole = read(TLS / "early_taken.pcap", TLS / "early_taken.keys")
-    pieces = read(write(tmp_path / "a.pcap", link, cut), TLS / "early_taken.keys")
-    for column in ("direction", "kind", "begin_ns", "end_ns", "wire_bytes", "status", "request", "tcp_seq"):
-        assert np.array_equal(whole.messages[column], pieces.messages[column]), column
