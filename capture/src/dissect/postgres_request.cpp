@@ -139,8 +139,9 @@ void PostgresDissector::one_way(Direction direction, std::string_view text, std:
 
 // Reports the request of a message that is not complete yet, so that a loss inside it does not lose the request.
 void PostgresDissector::begin_client_message(char type, std::uint64_t at, Recorder& recorder) {
-    if (phase_ == Phase::copy_both) return;
-    if (phase_ == Phase::login) phase_ = Phase::command;  // the end of the login was not seen
+    if (phase_ == Phase::copy_both && !unheard()) return;
+    // The end of the login was not seen, or that of a stream that nobody was seen to ask for.
+    if (phase_ == Phase::login || phase_ == Phase::copy_both) phase_ = Phase::command;
     if (type == client::query) {
         close_unit(at, recorder);
         ++session_->group;
