@@ -82,6 +82,20 @@ def test_each_protocol_is_told_from_either_direction(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("protocol", "answers", "whole"), [(Protocol.REDIS, 393, 387), (Protocol.MEMCACHED, 127, 115)]
+)
+def test_the_port_map_tells_short_answers(
+    protocol: Protocol, answers: int, whole: int, tmp_path: Path
+) -> None:
+    told = Told()
+    for path in captures():
+        if path.parent.name == protocol.name.lower():
+            told += read(path, TO_CLIENT, tmp_path, protocol).told[protocol]
+    assert (told.there, told.found) == (answers, answers)
+    assert told.whole >= whole
+
+
+@pytest.mark.parametrize(
     ("name", "answers"),
     [("jdbc_batch", 35), ("jdbc_cursor", 8), ("psycopg_pipeline", 11), ("pgbench", 197), ("replication", 21)],
 )

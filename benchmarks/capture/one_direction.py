@@ -92,8 +92,8 @@ def messages_of(tables: Any) -> list[Message]:
     return [message for message in out if message.size > 0]
 
 
-def read(path: Path, side: Direction, folder: Path) -> Reading:
-    """`path` as a tap sees it that gets one direction only."""
+def read(path: Path, side: Direction, folder: Path, fixed: Protocol | None = None) -> Reading:
+    """`path` as a tap sees it that gets one direction only. `fixed`: what the port map says of all ports."""
     plain = folder / "both.pcap"
     plain.write_bytes(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
     both = capture.read_files([plain], salt=SALT)
@@ -101,7 +101,8 @@ def read(path: Path, side: Direction, folder: Path) -> Reading:
     packets = recorded.read_packets(plain)
     one = folder / "one.pcap"
     recorded.write_packets(one, [p for p in packets if (tcp := recorded.tcp_of(p[1])) and tcp[0] in seen])
-    tables = capture.read_files([one], salt=SALT)
+    ports = {} if fixed is None else {int(port): fixed for port in both.connections["server_port"]}
+    tables = capture.read_files([one], salt=SALT, port_map=ports)
     found: defaultdict[Place, list[Message]] = defaultdict(list)
     for message in messages_of(tables):
         found[message.place].append(message)
