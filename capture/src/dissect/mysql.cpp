@@ -2,6 +2,7 @@
 #include "mysql.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "mysql_compression.hpp"
 
@@ -358,8 +359,10 @@ bool MysqlDissector::find_answer(Bytes bytes, std::size_t& pos, const OffsetMap&
     if (phase_ == Phase::start) {
         // With the client in sight it tells where to begin.
         if (pos > 0 || !recorder.after_gap(Direction::to_server)) return false;
-        inferred_ = true;
-        return joins_unheard(bytes, recorder);
+        const bool inferred = std::exchange(inferred_, true);
+        if (joins_unheard(bytes, recorder)) return true;
+        inferred_ = inferred;
+        return false;
     }
     recorder.remainder(Direction::to_client, "mysql.resynchronisation");
     const Bytes rest = bytes.subspan(pos);
