@@ -144,3 +144,18 @@ def test_early_data_behind_the_server_s_refusal_is_no_message(lost: int | None, 
     assert pairs(tables) == [*[-1] * before, 0, 1]
     assert tables.counter("tls.early_data_refused") == 1
     assert tables.counter("unparsed.tls.early_data") > 20
+
+
+def test_a_second_hello_that_offers_it_again_loses_no_bytes(tmp_path: Path) -> None:
+    """No client may do so. What the first one carried, half a request, stays accounted for."""
+    writers(tmp_path / "keys.log")
+    secret = hashlib.sha256(b"early").digest()
+    with (tmp_path / "keys.log").open("a") as log:
+        log.write(f"CLIENT_EARLY_TRAFFIC_SECRET {CLIENT_RANDOM.hex()} {secret.hex()}\n")
+    early = Writer(secret)
+    dialogue = Dialogue(server_port=443).open()
+    for half in (b"GET /1 HT", b"GET /2 HTTP/1.1\r\n\r\n"):
+        dialogue.send(CLIENT, hello(1, AES_128_GCM_SHA256, EARLY_DATA))
+        dialogue.send(CLIENT, early.record(APPLICATION_DATA, half))
+    tables = read(write_pcap(tmp_path / "a.pcap", dialogue.packets), tmp_path / "keys.log")
+    assert tables.counter("packets") == len(dialogue.packets)

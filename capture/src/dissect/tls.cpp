@@ -100,7 +100,8 @@ void TlsState::read_client_hello(Fields& fields) {
     fields.take(fields.number(2));  // cipher suites
     fields.take(fields.number(1));  // compression methods
     read_extensions(fields, [&](std::size_t extension, Fields) {
-        if (extension == kEarlyData) early = Early::offered;
+        // The first hello only: a retried one may not offer it (RFC 8446, section 4.1.2).
+        if (extension == kEarlyData && early == Early::none) early = Early::offered;
     });
 }
 
