@@ -123,14 +123,8 @@ std::uint64_t MysqlDissector::packets(Direction direction, Bytes bytes, const Of
             return pos;
         }
     }
-    if (inferred_) [[unlikely]] {
-        const bool begins = direction == Direction::to_client && phase_ == Phase::command && plain &&
-                            pos == 0 && !s.lost && answer_row_ == kNoMessage;
-        if (begins && unheard() && login_unseen()) {
-            const Probe compressed = compressed_answer(bytes, server_caps_);
-            if (compressed == Probe::yes) infer_compression(direction, recorder);
-            if (compressed != Probe::no) return pos;
-        }
+    if (inferred_ && plain && pos == 0 && direction == Direction::to_client) [[unlikely]] {
+        if (compressed_unheard(bytes, recorder)) return pos;
     }
     if (phase_ == Phase::start) [[unlikely]] {
         if (size < kHeader + 1) return pos;

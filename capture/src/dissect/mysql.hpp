@@ -131,6 +131,7 @@ private:
 
     // mysql_unheard.cpp: answers without any packet of the client.
     bool unheard() const noexcept { return request_ == kNoMessage; }
+    bool compressed_unheard(Bytes bytes, Recorder& recorder);
     bool joins_unheard(Bytes bytes, Recorder& recorder);
     bool continues_unheard(std::uint8_t seq) noexcept;
     void restart_unheard(std::uint8_t seq, std::uint64_t at, Recorder& recorder);

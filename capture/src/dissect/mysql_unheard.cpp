@@ -30,6 +30,16 @@ bool surely_opens_answer(Bytes bytes) noexcept {
 
 }  // namespace
 
+// Only the server is seen, and an answer of it is due: does it come compressed, or is that still to show?
+bool MysqlDissector::compressed_unheard(Bytes bytes, Recorder& recorder) {
+    if (phase_ != Phase::command || side(Direction::to_client).lost || answer_row_ != kNoMessage ||
+        !unheard() || !login_unseen())
+        return false;
+    const Probe compressed = compressed_answer(bytes, server_caps_);
+    if (compressed == Probe::yes) infer_compression(Direction::to_client, recorder);
+    return compressed != Probe::no;
+}
+
 // Only the server is seen, and this is a segment of it: do its bytes begin an answer?
 bool MysqlDissector::joins_unheard(Bytes bytes, Recorder& recorder) {
     if (!unheard() || !inferred_) return false;
