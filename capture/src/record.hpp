@@ -18,6 +18,8 @@
 #include "dissect/avatica_statements.hpp"
 #include "dissect/dissector.hpp"
 #include "dissect/route_words.hpp"
+#include "dissect/scratch.hpp"
+#include "dissect/sql_reader.hpp"
 #include "evidence.hpp"
 #include "exchange.hpp"
 #include "hash.hpp"
@@ -233,6 +235,8 @@ public:
     ClassDictionary classes;
     RouteWords routes;
     AvaticaStatements avatica_statements;
+    SqlReader sql;
+    Scratch scratch;
     Counters counters;
     std::vector<std::int32_t>
         new_examples;     // keep_text: classes that got their example, at most one entry each

@@ -1,6 +1,7 @@
 // SQL fingerprints: examples, and agreement with an obvious twin on random statements.
 #include <cctype>
 #include <cstdio>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -378,10 +379,12 @@ std::string varied(const std::string& text, std::mt19937& random) {
     return out;
 }
 
-// A fingerprinter that has seen texts like it finds what one does that sees its first.
+// A fingerprinter that has seen texts like it finds what one does that sees its first, and the class that was noted for
+// their fingerprint.
 void seen_before_gives_the_same(SqlDialect dialect, const std::vector<std::string>& texts) {
     std::mt19937 random(11);
     SqlFingerprinter seen(dialect);
+    std::map<std::string, std::int32_t, std::less<>> classes;
     for (int round = 0; round < 60; ++round)
         for (const std::string& text : texts) {
             const std::string now = round == 0 ? text : varied(text, random);
@@ -395,6 +398,12 @@ void seen_before_gives_the_same(SqlDialect dialect, const std::vector<std::strin
                          "placeholders: " + now);
             expect_equal(std::to_string(seen.literal_count()), std::to_string(fresh.literal_count()),
                          "literals: " + now);
+            const auto fresh_id = static_cast<std::int32_t>(classes.size());
+            const std::int32_t id =
+                classes.try_emplace(std::string(fresh.fingerprint()), fresh_id).first->second;
+            if (seen.class_id() == nullptr) continue;
+            if (*seen.class_id() < 0) *seen.class_id() = id;
+            expect_equal(std::to_string(*seen.class_id()), std::to_string(id), "class: " + now);
         }
 }
 

@@ -142,7 +142,7 @@ void AjpDissector::forward_request(Bytes payload, Recorder& recorder) {
         recorder.add_flags(request_, message_flag::suspicious);
     }
 
-    thread_local std::string target;
+    std::string& target = recorder.scratch.target;
     target.assign(uri);
     if (has_query) target.append("?").append(query);
     const std::string_view method_text = method != nullptr       ? std::string_view(method)

@@ -17,14 +17,14 @@ constexpr std::size_t kDecide = 64;  // bytes that tell a call from another body
 constexpr std::size_t kKeepCapacity = 8 * 1024;
 constexpr std::int64_t kLossMark = -2;  // no statement id
 
-struct Scratch {
+struct Space {
     avatica::Request request;
     avatica::Answer answer;
     std::string text, fingerprint, inflated;
 };
 
-Scratch& scratch() {
-    thread_local Scratch instance;
+Space& space_of_thread() {
+    thread_local Space instance;
     return instance;
 }
 
@@ -107,7 +107,7 @@ bool AvaticaBodies::finish(Direction direction, bool complete, Recorder& recorde
 }
 
 bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder& recorder) {
-    Scratch& space = scratch();
+    Space& space = space_of_thread();
     avatica::Request& call = space.request;
     if (!avatica::read_request(body, call) || !is_word(call.name)) {
         if (!complete) return false;
@@ -143,8 +143,7 @@ bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder&
     if (!call.sql.empty()) {
         const bool cut = call.sql_cut;
         // An execution repeats the statement's text as it was prepared: its literals are evidence again.
-        const std::string_view fingerprint = statement_evidence(recorder, ref, call.sql, cut);
-        text.append(" ").append(fingerprint);
+        text.append(" ").append(statement_evidence(recorder, ref, call.sql, cut).fingerprint());
         recorder.set_class(ref, Protocol::avatica, text);
         const auto class_of = [&](std::string_view name) {
             space.fingerprint.assign(name).append(text, call.name.size());
@@ -164,7 +163,7 @@ bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder&
         for (const std::string_view command : call.commands) {
             const bool cut = call.sql_cut && &command == &call.commands.back();
             const std::string_view fingerprint =
-                statement_evidence(recorder, ref, command, cut, SqlDialect::mysql, slot);
+                statement_evidence(recorder, ref, command, cut, SqlDialect::mysql, slot).fingerprint();
             if (text.size() == call.name.size()) {
                 text.append(" ").append(fingerprint);
             } else if (std::string_view(text).substr(call.name.size() + 1) != fingerprint) {
@@ -195,7 +194,7 @@ bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder&
 }
 
 void AvaticaBodies::answer(MessageRef ref, Bytes body, bool compressed, Recorder& recorder) {
-    Scratch& space = scratch();
+    Space& space = space_of_thread();
     avatica::Answer& said = space.answer;
     if (compressed) {
         const bool good = inflate_start(body, space.inflated);

@@ -12,11 +12,6 @@ using namespace cjdbc;
 
 namespace {
 
-std::string& class_text() {
-    thread_local std::string text;
-    return text;
-}
-
 // Java's modified UTF-8 has NUL as C0 80 and characters beyond the BMP as two surrogates of three bytes each.
 bool is_modified(std::string_view text) noexcept {
     for (std::size_t i = 0; i + 1 < text.size(); ++i) {
@@ -120,9 +115,9 @@ void CjdbcDissector::statement(bool cut, Recorder& recorder) {
         write_out(sql, st.sql);
         sql = st.sql;
     }
-    std::string& name = class_text();
+    std::string& name = recorder.scratch.class_text;
     name.assign(st.command->name).append(" ");
-    name.append(statement_evidence(recorder, side.message, sql, cut));
+    name.append(statement_evidence(recorder, side.message, sql, cut).fingerprint());
     set_class(name, recorder);
     if (text.capacity() > 8 * 1024) text = {};
     if (st.sql.capacity() > 8 * 1024) st.sql = {};
@@ -165,7 +160,7 @@ void CjdbcDissector::keep_cursor(Recorder& recorder) {
         std::string_view text = recorder.classes.entries()[static_cast<std::size_t>(st.command_class)].text;
         const std::size_t blank = text.find(' ');
         if (blank != std::string_view::npos) text.remove_prefix(blank + 1);
-        std::string& name = class_text();
+        std::string& name = recorder.scratch.class_text;
         name.assign("FetchNextResultSetRows ").append(text);
         fetch_class = recorder.classes.id(protocol, name);
     }

@@ -98,7 +98,7 @@ void RequestText::end_of_params(MessageRef request, Recorder& recorder) {
             extras.add({name.substr(5), value});
         }
     }
-    thread_local std::string target;
+    std::string& target = recorder.scratch.target;
     if (!uri.empty()) {
         target.assign(uri);
     } else {

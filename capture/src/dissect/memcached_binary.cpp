@@ -21,7 +21,7 @@ Parsed MemcachedDissector::binary_request(Bytes bytes, Recorder& recorder) {
     request_ =
         recorder.begin(Direction::to_server, one_way ? MessageKind::one_way : MessageKind::request, 0, tag);
     const std::string_view key = as_text(bytes.subspan(kHeader + extras, key_size));
-    thread_local std::string text;
+    std::string& text = recorder.scratch.class_text;
     text.assign(opcode_name(opcode));
     const std::string_view space = secret ? std::string_view{} : key_space(key);
     if (!space.empty()) text.append(" ").append(space).append(":*");

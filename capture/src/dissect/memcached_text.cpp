@@ -73,7 +73,7 @@ Parsed MemcachedDissector::text_request(std::string_view line, std::size_t line_
                               : dumps                                 ? kDump
                                                                       : kLine;
     begin(quiet ? MessageKind::one_way : MessageKind::request, tag, recorder);
-    thread_local std::string text;
+    std::string& text = recorder.scratch.class_text;
     text.assign(command->name);
     const std::string_view space = key_space(first_key);
     if (!space.empty()) text.append(" ").append(space).append(":*");

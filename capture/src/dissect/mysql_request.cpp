@@ -7,7 +7,6 @@
 #include "mysql_compression.hpp"
 #include "mysql_values.hpp"
 #include "sql_evidence.hpp"
-#include "sql_fingerprint.hpp"
 
 namespace tapscope {
 
@@ -18,18 +17,6 @@ namespace {
 constexpr std::size_t kInflight = 64;                // statements awaiting their answer that are remembered
 constexpr std::uint32_t kLastPrepared = 0xFFFFFFFF;  // MariaDB: the statement that was prepared last
 constexpr std::uint8_t kSemiSyncAck = 0xEF;
-
-// Scratch space; nothing in it outlives a call.
-struct Scratch {
-    SqlFingerprinter fingerprinter;
-    std::string class_text;
-    std::string value;
-};
-
-Scratch& scratch() {
-    static thread_local Scratch instance;
-    return instance;
-}
 
 bool is_one_way(std::uint8_t command) noexcept {
     switch (static_cast<Command>(command)) {
@@ -319,40 +306,17 @@ void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, 
     if (cut) recorder.count("mysql.statement_cut");
     const Bytes text = prepare ? payload.subspan(1) : query_attributes(payload, recorder);
 
-    Scratch& space = scratch();
-    SqlFingerprinter& sql = space.fingerprinter;
-    sql.scan(as_text(text), cut);
-    bool has_id = false;
-    std::uint32_t ordinal = 0;
-    for (const SqlLiteral& literal : sql.literals()) {
-        bool is_number = false;
-        const std::string_view value = canonical(literal, space.value, is_number);
-        if (value.size() <= kMaxTokenText) {
-            const bool id = value.size() >= 16 && looks_like_id(value);
-            has_id |= id;
-            recorder.token(request_, ordinal, is_number ? TokenKind::number : TokenKind::text,
-                           as_bytes(value), id);
-        }
-        ++ordinal;
-    }
-    if (sql.literal_count() > ordinal)
-        recorder.count("mysql.literals_beyond_bound", sql.literal_count() - ordinal);
-    // The whole text carries whatever id one of its literals does.
-    if (!cut) recorder.token(request_, 0, TokenKind::statement, as_bytes(sql.statement()), has_id);
-
-    if (!prepare) {
-        if (sql.fingerprint() == kSignOfLife) recorder.add_flags(request_, message_flag::setup);
-        recorder.set_class(request_, protocol, sql.fingerprint());
-        return;
-    }
-    space.class_text.assign("PREPARE ").append(sql.fingerprint());
-    recorder.set_class(request_, protocol, space.class_text);
+    const SqlFingerprinter& sql = statement_evidence(recorder, request_, as_text(text), cut);
+    if (!prepare) return statement_class(recorder, request_, protocol, sql);
+    std::string& class_text = recorder.scratch.class_text;
+    class_text.assign("PREPARE ").append(sql.fingerprint());
+    recorder.set_class(request_, protocol, class_text);
     bool evicted = false;
     const std::int32_t slot = statements_.reserve(evicted);
     if (evicted) recorder.count("mysql.statement_evicted");
     Statement& statement = statements_.at(slot);
-    space.class_text.assign("EXECUTE ").append(sql.fingerprint());
-    statement.execute_class = recorder.classes.id(protocol, space.class_text);
+    class_text.assign("EXECUTE ").append(sql.fingerprint());
+    statement.execute_class = recorder.classes.id(protocol, class_text);
     statement.params = static_cast<std::uint16_t>(std::min<std::uint32_t>(sql.placeholders(), 0xFFFF));
     last_prepared_ = unheard_.slot = slot;
     ++unheard_.prepares;

@@ -373,7 +373,7 @@ void PostgresDissector::parameter_description(Bytes body) {
 // u16 columns; each: i32 size (-1: NULL), value.
 void PostgresDissector::data_row(Bytes body, Recorder& recorder) {
     Session& session = *session_;
-    static thread_local std::string scratch;
+    std::string& scratch = recorder.scratch.value;
     Reader reader(body);
     const std::uint32_t columns = std::min<std::uint32_t>(reader.u16(), kTokenColumns);
     for (std::uint32_t i = 0; i < columns; ++i) {

@@ -19,18 +19,6 @@ namespace {
 constexpr std::uint32_t kPreparedLiteralSlot = 128;
 constexpr std::string_view kExecute = "EXECUTE ";
 
-// Scratch space; nothing in it outlives a call.
-struct Scratch {
-    std::string class_text;
-    std::string value;
-    std::vector<Element> elements;
-};
-
-Scratch& scratch() {
-    static thread_local Scratch instance;
-    return instance;
-}
-
 }  // namespace
 
 void PostgresDissector::query(std::uint32_t total, Bytes body, Recorder& recorder) {
@@ -39,8 +27,8 @@ void PostgresDissector::query(std::uint32_t total, Bytes body, Recorder& recorde
     std::string_view text = as_text(body);
     if (!cut && !text.empty() && text.back() == 0) text.remove_suffix(1);
     session_->streams = text.starts_with("START_REPLICATION");
-    recorder.set_class(request_, protocol,
-                       statement_evidence(recorder, request_, text, cut, SqlDialect::postgres));
+    statement_class(recorder, request_, protocol,
+                    statement_evidence(recorder, request_, text, cut, SqlDialect::postgres));
 }
 
 // Name, text, u16 number of types, u32 types.
@@ -60,10 +48,10 @@ void PostgresDissector::parse_statement(std::uint32_t total, Bytes body, Recorde
     if (!reader.ok()) text = as_text(body.subspan(name_size));
     if (cut) recorder.count("postgres.statement_cut");
     std::uint32_t slot_of_literal = kPreparedLiteralSlot;
-    std::string& class_text = scratch().class_text;
-    class_text.assign(kExecute);
-    class_text.append(
-        statement_evidence(recorder, request_, text, cut, SqlDialect::postgres, slot_of_literal));
+    const SqlFingerprinter& sql =
+        statement_evidence(recorder, request_, text, cut, SqlDialect::postgres, slot_of_literal);
+    std::string& class_text = recorder.scratch.class_text;
+    class_text.assign(kExecute).append(sql.fingerprint());
     bool evicted = false;
     const std::int32_t slot = session.statements.define(name, evicted);
     if (evicted) recorder.count("postgres.statement_evicted");
@@ -96,7 +84,8 @@ void PostgresDissector::bind(Bytes body, Recorder& recorder) {
     const std::uint16_t formats = reader.u16();
     const Bytes format = reader.take(std::size_t{formats} * 2);
     const std::uint16_t count = reader.u16();
-    std::string& value_text = scratch().value;
+    std::string& value_text = recorder.scratch.value;
+    std::vector<Element> elements;
     for (std::uint16_t i = 0; i < count; ++i) {
         const std::uint32_t size = reader.u32();
         if (!reader.ok()) break;
@@ -117,11 +106,11 @@ void PostgresDissector::bind(Bytes body, Recorder& recorder) {
                            value.kind == Value::Kind::number ? TokenKind::number : TokenKind::text,
                            as_bytes(value.text));
         };
-        if (!read_array(bytes, binary, type, scratch().elements)) {
+        if (!read_array(bytes, binary, type, elements)) {
             take(bytes, type);
             continue;
         }
-        for (const Element& element : scratch().elements) take(element.bytes, element.type);
+        for (const Element& element : elements) take(element.bytes, element.type);
     }
     const std::uint16_t result_formats = reader.u16();
     if (!reader.ok()) {
@@ -179,7 +168,7 @@ void PostgresDissector::class_of_statement(const char* prefix, Recorder& recorde
     const std::string_view word(prefix);
     if (word == "PREPARE ") recorder.add_flags(request_, message_flag::setup);
     const Statement* statement = session.statements.get(session.unit.statement);
-    std::string& text = scratch().class_text;
+    std::string& text = recorder.scratch.class_text;
     if (word == "CLOSE") {
         text.assign(word);
     } else if (statement == nullptr || statement->execute_class < 0) {

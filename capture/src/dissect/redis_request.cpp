@@ -121,7 +121,7 @@ void RedisDissector::begin_command(std::string_view name, std::uint64_t at, Reco
 
 // The class: command, subcommand, and what stands in front of the first ':' of the key.
 void RedisDissector::class_of_command(std::string_view name, std::string_view subject, Recorder& recorder) {
-    thread_local std::string text;
+    std::string& text = recorder.scratch.class_text;
     const Command& command = kCommands[command_];
     text.assign(name);
     if ((command.traits & container) != 0) {

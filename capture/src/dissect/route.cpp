@@ -256,7 +256,7 @@ private:
 void read_path(Recorder& recorder, MessageRef ref, std::string_view path, bool plain_target, ClassText* text,
                IdPlaces& ids) {
     const bool parameters = !plain_target && holds(path, ';');
-    std::string scratch;
+    std::string& scratch = recorder.scratch.value;
     each_segment(path, [&](std::size_t index, bool slash, std::string_view segment) {
         const std::string_view plain = parameters ? without_path_parameter(segment) : segment;
         std::string_view suffix;
@@ -286,7 +286,7 @@ void read_path(Recorder& recorder, MessageRef ref, std::string_view path, bool p
 void read_query(Recorder& recorder, MessageRef ref, std::string_view query, bool plain_target,
                 ClassText* text, IdPlaces& ids) {
     const bool coded = !plain_target && (holds(query, '%') || holds(query, '+'));
-    std::string scratch;
+    std::string& scratch = recorder.scratch.value;
     each_parameter(query, '&', [&](std::string_view name, std::string_view value) {
         if (text != nullptr) text->name(name);
         const bool id = value.size() >= 16 && looks_like_id(value);
@@ -313,10 +313,8 @@ void uri_tokens(Recorder& recorder, MessageRef ref, const Target& parts, IdPlace
 // Places where too many words were seen are "{*}" in the class.
 void set_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view text) {
     std::int32_t id = recorder.classes.find(protocol, text);
-    if (id < 0) [[unlikely]] {
-        thread_local std::string folded;
-        id = recorder.classes.id(protocol, recorder.routes.fold(text, folded));
-    }
+    if (id < 0) [[unlikely]]
+        id = recorder.classes.id(protocol, recorder.routes.fold(text, recorder.scratch.folded));
     recorder.set_class(ref, id);
 }
 
@@ -324,10 +322,9 @@ void set_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::strin
 
 void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
                    std::string_view target) {
-    thread_local std::string scratch;
     const bool plain = is_plain(target);
     const Target parts = split(target, plain);
-    ClassText text(scratch, method, target);
+    ClassText text(recorder.scratch.class_text, method, target);
     IdPlaces ids(parts.path.data());
     read_path(recorder, ref, parts.path, plain, &text, ids);
     read_query(recorder, ref, parts.query, plain, &text, ids);
@@ -347,9 +344,9 @@ void request_evidence(Recorder& recorder, MessageRef ref, std::string_view targe
 void form_evidence(Recorder& recorder, MessageRef ref, std::string_view body, bool complete) {
     if (!complete) body = body.substr(0, body.rfind('&') == std::string_view::npos ? 0 : body.rfind('&'));
     while (!body.empty() && (body.back() == '\n' || body.back() == '\r')) body.remove_suffix(1);
-    thread_local std::string scratch, name_scratch;
+    Scratch& scratch = recorder.scratch;
     each_parameter(body, '&', [&](std::string_view name, std::string_view value) {
-        value_token(recorder, ref, url_decode(name, true, name_scratch), value, scratch);
+        value_token(recorder, ref, url_decode(name, true, scratch.name), value, scratch.value);
     });
 }
 

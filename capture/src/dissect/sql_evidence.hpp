@@ -22,21 +22,21 @@ inline constexpr std::size_t kMaxResultText = 64;            // longer values gi
 // Pools ask so whether a connection is still alive, before they hand it out.
 inline constexpr std::string_view kSignOfLife = "SELECT ?";
 
-// Reports the tokens of `text` for `ref` and returns its fingerprint, which is valid until the next call on this
-// thread. `cut`: the text is the beginning of a longer statement; then there is no STATEMENT token.
+// Reports the tokens of `text` for `ref`; returns who read it, with its fingerprint, valid until the next statement.
+// `cut`: the text is the beginning of a longer statement; then there is no STATEMENT token.
 // `first` is the slot of the first literal (statements of a batch are numbered on); it is moved on.
-std::string_view statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text, bool cut,
-                                    SqlDialect dialect, std::uint32_t& first);
+const SqlFingerprinter& statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text,
+                                           bool cut, SqlDialect dialect, std::uint32_t& first);
 
-inline std::string_view statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text,
-                                           bool cut, SqlDialect dialect = SqlDialect::mysql) {
+inline const SqlFingerprinter& statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text,
+                                                  bool cut, SqlDialect dialect = SqlDialect::mysql) {
     std::uint32_t first = 0;
     return statement_evidence(recorder, ref, text, cut, dialect, first);
 }
 
-// Fingerprint of a text, without evidence; valid until the next call on this thread.
-std::string_view fingerprint_of(std::string_view text, bool cut, SqlDialect dialect,
-                                std::uint32_t* placeholders = nullptr);
+// The class of the message is the fingerprint alone. Only in the protocol that the dialect is named for: what is known of
+// a text is kept with it.
+void statement_class(Recorder& recorder, MessageRef ref, Protocol protocol, const SqlFingerprinter& sql);
 
 // A bound value: numbers in their canonical decimal text, so that a bound 7 hashes like a literal 7.
 void parameter_token(Recorder& recorder, MessageRef ref, std::uint32_t slot, bool number,

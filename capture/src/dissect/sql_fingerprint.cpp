@@ -340,9 +340,10 @@ void SqlFingerprinter::scan(std::string_view text, bool cut) {
     rewritten_ = false;
     text_ = text;
     if (!cut) {
-        if (const SqlMemo::Statement* known = memo_.find(text, literals_)) {
+        if (SqlMemo::Statement* known = memo_.find(text, literals_)) {
             literal_count_ = literals_.size();
             placeholders_ = known->placeholders;
+            class_id_ = &known->class_id;
             fingerprint_ = known->fingerprint;
             return;
         }
@@ -356,6 +357,7 @@ void SqlFingerprinter::scan(std::string_view text, bool cut) {
     }
     literal_count_ = 0;
     placeholders_ = 0;
+    class_id_ = nullptr;
     if (dialect_ == SqlDialect::mysql) {
         sql::SqlScanner<SqlDialect::mysql>(*this, text, cut).run();
     } else {

@@ -56,6 +56,8 @@ public:
     std::span<const SqlLiteral> literals() const noexcept { return {literals_.data(), literals_.size()}; }
     std::size_t literal_count() const noexcept { return literal_count_; }  // recorded or not
     std::uint32_t placeholders() const noexcept { return placeholders_; }  // `?` or $n in the text
+    // Where to note the class of a fingerprint that is likely to come again, -1 until then; nullptr: nowhere.
+    std::int32_t* class_id() const noexcept { return class_id_; }
 
     // The scanned text without comments, white space outside of quotes folded, trailing `;` removed; literals stay.
     std::string_view statement();
@@ -78,6 +80,7 @@ private:
     std::vector<SqlLiteral> literals_;
     std::size_t literal_count_ = 0;
     std::uint32_t placeholders_ = 0;
+    std::int32_t* class_id_ = nullptr;
     bool rewritten_ = false;  // something other than literals changed: statement() must rebuild the text
     std::string_view text_;
     std::string statement_;

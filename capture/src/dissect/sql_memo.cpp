@@ -58,7 +58,7 @@ bool SqlMemo::matches(const Statement& known, std::string_view text, std::vector
     return same(known.text.data() + known.text.size()) && p == end;
 }
 
-const SqlMemo::Statement* SqlMemo::find(std::string_view text, std::vector<SqlLiteral>& literals) const {
+SqlMemo::Statement* SqlMemo::find(std::string_view text, std::vector<SqlLiteral>& literals) const {
     if (text.size() <= kPrefix) return nullptr;
     const std::uint64_t prefix = prefix_hash(text);
     for (const auto& known : sets_[prefix % kSets].ways) {
@@ -102,6 +102,7 @@ void SqlMemo::note(std::string_view text, const std::vector<SqlLiteral>& literal
     way->gaps = std::move(gaps);
     way->fingerprint = fingerprint;
     way->placeholders = placeholders;
+    way->class_id = -1;
     set.passed = 0;
     set.next = (set.next + 1) % kWays;
 }

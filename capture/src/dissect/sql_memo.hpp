@@ -25,6 +25,7 @@ public:
     struct Statement {
         std::string fingerprint;
         std::uint32_t placeholders = 0;
+        std::int32_t class_id = -1;  // whatever who asks wants to find again; -1 when it is new
 
     private:
         friend class SqlMemo;
@@ -40,7 +41,7 @@ public:
 
     // The statement that `text` is but for its literals, which are appended to `literals`; nullptr: none that is known,
     // and `literals` may hold anything.
-    const Statement* find(std::string_view text, std::vector<SqlLiteral>& literals) const;
+    Statement* find(std::string_view text, std::vector<SqlLiteral>& literals) const;
 
     // What a whole scan found, if it is fit to be found again. `literals` are all of the text.
     void note(std::string_view text, const std::vector<SqlLiteral>& literals, std::string_view fingerprint,
