@@ -161,6 +161,21 @@ class Number(click.FloatRange):
         return number
 
 
+class Share(Number):
+    """A share of a whole: 0.005, or 0.5%."""
+
+    name = "share"
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str) or not value.strip().endswith("%"):
+            return super().convert(value, param, ctx)
+        percent = Number(0, 100).convert(value.strip()[:-1], param, ctx)
+        return percent / 100
+
+
 TLS_KEYLOG_WAIT = time_option(
     "--tls-keylog-wait",
     "tls_keylog_wait_ns",

@@ -25,6 +25,7 @@ from tapscope.store.tables import Table
 
 if TYPE_CHECKING:
     from tapscope.capture import CaptureTables
+    from tapscope.reconstruct.match.refusal import Refusal
     from tapscope.reconstruct.run import Reconstruction
 
 
@@ -34,6 +35,8 @@ class TraceOptions:
 
     evidence: EvidenceMode = EvidenceMode.ALL
     min_probability: float = 0.0
+    max_wrong_joins: float = 1.0
+    """Not with `follow`: it is known when all links are."""
     window_ns: int = 50_000_000
     port_map: dict[int, str] = field(default_factory=dict)
     keep_text: bool = False
@@ -57,11 +60,19 @@ class TraceOptions:
     match_threads: int = 0
     """That match, each one node; 0: one per core. Not stored: the links are the same for any number."""
 
+    @property
+    def refusal(self) -> Refusal:
+        """Which links are too unsure to be made."""
+        from tapscope.reconstruct.match.refusal import Refusal
+
+        return Refusal(self.min_probability, self.max_wrong_joins)
+
     def record(self) -> dict[str, Any]:
         """Plain values for the run's description."""
         return {
             "evidence": self.evidence.name.lower(),
             "min_probability": self.min_probability,
+            "max_wrong_joins": self.max_wrong_joins,
             "window_ns": self.window_ns,
             "port_map": {str(port): protocol for port, protocol in self.port_map.items()},
             "keep_text": self.keep_text,
@@ -244,7 +255,7 @@ def reconstruct(
     made = reconstruction.trace(
         captured,
         options.evidence if options.match else None,
-        min_probability=options.min_probability,
+        refusal=options.refusal,
         same_nodes=options.same_nodes,
         threads=options.match_threads,
         progress=told(progress, "matching calls"),
@@ -265,7 +276,7 @@ def _by_threads(
         captured,
         logs,
         match_rest=rest,
-        min_probability=options.min_probability,
+        refusal=options.refusal,
         same_nodes=options.same_nodes,
         threads=options.match_threads,
     )

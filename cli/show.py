@@ -67,7 +67,7 @@ def nodes(listed: Sequence[Mapping[str, Any]]) -> None:
 
 def summary(record: Mapping[str, Any]) -> None:
     """The end of `trace`: nodes, traces, losses, where the data lies."""
-    from tapscope.cli.summary import expected_line, loss_line
+    from tapscope.cli.summary import expected_line, loss_line, refusal_line
 
     nodes(record["nodes"])
     hosts = ", ".join(record["hosts"]) or "none"
@@ -75,6 +75,8 @@ def summary(record: Mapping[str, Any]) -> None:
     print(f"{record['calls']} calls {traces}; host logs of: {hosts}")
     if expected := expected_line(record["expected"], record["self_check"]):
         print(expected)
+    if refused := refusal_line(record["refusal"]):
+        print(refused)
     print(loss_line(record["loss"]))
     if not record["complete"]:
         print(_unfinished(record))

@@ -45,7 +45,7 @@ def trace(
         made = span_tables.trace(
             read,
             given,
-            min_probability=options.min_probability,
+            refusal=options.refusal,
             threads=options.match_threads,
             progress=pipeline.told(progress, "matching calls"),
         )

@@ -11,6 +11,7 @@ import numpy as np
 from tapscope.analyze.losses import loss_summary
 from tapscope.hostmon.clock_layer import read_clocks
 from tapscope.hostmon.fit import misfits
+from tapscope.reconstruct.match.refusal import Refusal
 from tapscope.report import account
 from tapscope.store.codes import LinkKind, Protocol
 from tapscope.store.errors import ExitCode
@@ -21,6 +22,9 @@ MISSING_LIMIT = 0.01
 
 UNPARSED_LIMIT = 0.05
 """Share of seen stream bytes that are in no message above which the input's quality is called low."""
+
+HINTED = 0.005
+"""Share of links expected to be wrong above which it is told how many to refuse for so few."""
 
 IDLE_LIMIT = 0.1
 """Share of a node's calls that were made while it served nobody above which that is told."""
@@ -163,6 +167,7 @@ def summary(run: RunFile) -> dict[str, Any]:
         "quality": run.meta("quality", {}),
         "expected": run.meta("expected"),
         "self_check": "expected" in run.all_meta(),
+        "refusal": _refusal(run),
         "notes": [*_unseen(run), *_made_while_idle(run), *_too_large(run)],
         "hosts": sorted({table.host for table in run.dynamic_tables()}),
         "seconds": run.meta("seconds", {}),
@@ -170,6 +175,38 @@ def summary(run: RunFile) -> dict[str, Any]:
         "problems": problems,
         "host_problems": [str(one) for one in misfits(run)],
     }
+
+
+def _refusal(run: RunFile) -> dict[str, Any]:
+    """What was not linked because it was too unsure: `refused` links, those below `least`. `wrong`: the share
+    of the others that is expected to be wrong; where it is above HINTED, `hint` says what it takes to be
+    below: the links that would be `refused`, those below `least`."""
+    links = run.read_table("links", ["kind", "probability"])
+    sure = links["probability"][links["kind"] == LinkKind.LINKED]
+    refused = sum(int(value) for name, value, _ in run.counters() if name == "match.refused")
+    wrong = float(1.0 - sure.mean()) if len(sure) else 0.0
+    record = {"refused": refused, "linked": len(sure), "least": float(sure.min(initial=1.0)), "wrong": wrong}
+    if wrong <= HINTED:
+        return record | {"hint": None}
+    least = Refusal(max_wrong_joins=HINTED).least(sure)
+    return record | {"hint": {"refused": int((sure < least).sum()), "least": least}}
+
+
+def refusal_line(refusal: dict[str, Any]) -> str:
+    """What was refused, or could be, in one line; empty where there is nothing to say."""
+    if refusal["refused"]:
+        share = refusal["refused"] / (refusal["refused"] + refusal["linked"])
+        return (
+            f"Refused: {100 * share:.1f} % of links, those below {refusal['least']:.3g}; of the others "
+            f"{100 * refusal['wrong']:.2g} % are expected to be wrong"
+        )
+    if refusal["hint"] is None:
+        return ""
+    share = refusal["hint"]["refused"] / refusal["linked"]
+    return (
+        f"Expected wrong: {100 * refusal['wrong']:.2g} % of links; --max-wrong-joins {100 * HINTED:g}% would refuse "
+        f"{100 * share:.1f} % of them, those below {refusal['hint']['least']:.3g}"
+    )
 
 
 def _unseen(run: RunFile) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from tapscope.capture import CaptureTables
 from tapscope.reconstruct import pair, topology, traces, unseen
 from tapscope.reconstruct.match.links import links, unmatched
+from tapscope.reconstruct.match.refusal import NOTHING_REFUSED, Refusal
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table, check
 
@@ -47,7 +48,7 @@ def trace(
     tables: CaptureTables,
     mode: EvidenceMode | None = EvidenceMode.ALL,
     *,
-    min_probability: float = 0.0,
+    refusal: Refusal = NOTHING_REFUSED,
     same_nodes: Sequence[Sequence[str]] = (),
     threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
@@ -63,7 +64,7 @@ def trace(
         found.calls,
         tables.evidence,
         mode,
-        min_probability=min_probability,
+        refusal=refusal,
         threads=threads,
         progress=progress,
         gone_ns=unseen.gone_by(found.calls, tables.connections),

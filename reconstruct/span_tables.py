@@ -14,6 +14,7 @@ import numpy as np
 from tapscope.reconstruct import topology, traces
 from tapscope.reconstruct.exact import exact_links
 from tapscope.reconstruct.match.links import links
+from tapscope.reconstruct.match.refusal import NOTHING_REFUSED, Refusal
 from tapscope.reconstruct.run import Reconstruction
 from tapscope.reconstruct.spans import Spans
 from tapscope.store.codes import (
@@ -91,7 +92,7 @@ def trace(
     spans: Spans,
     given: SpanTables,
     *,
-    min_probability: float = 0.0,
+    refusal: Refusal = NOTHING_REFUSED,
     threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reconstruction:
@@ -107,7 +108,7 @@ def trace(
             matched_calls(spans, given),
             empty("evidence"),
             EvidenceMode.TIMING,
-            min_probability=min_probability,
+            refusal=refusal,
             made=made,
             threads=threads,
             progress=progress,

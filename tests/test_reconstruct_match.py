@@ -7,6 +7,7 @@ import pytest
 from simulator import APP, DB, WEB, Simulation, simulate
 
 from tapscope.reconstruct.match.links import links
+from tapscope.reconstruct.match.refusal import Refusal
 from tapscope.store.codes import ID_LIKE, EvidenceMode, LinkKind, TokenKind
 from tapscope.store.tables import Table
 
@@ -146,7 +147,7 @@ def test_hard_facts_hold_for_every_link(busy):
 
 
 def test_below_the_threshold_nothing_is_guessed(light):
-    made = _match(light, EvidenceMode.TIMING, min_probability=0.99)
+    made = _match(light, EvidenceMode.TIMING, refusal=Refusal(0.99))
     linked = made["kind"] == LinkKind.LINKED
     assert np.all(made["probability"][linked] >= 0.99)
     refused = made["kind"] == LinkKind.UNKNOWN

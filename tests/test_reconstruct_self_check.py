@@ -14,6 +14,7 @@ from tapscope.capture._native import slot_of_name
 from tapscope.reconstruct import self_check
 from tapscope.reconstruct.match.lent import CONNECTION_NAME, lent_connections
 from tapscope.reconstruct.match.links import links
+from tapscope.reconstruct.match.refusal import Refusal
 from tapscope.reconstruct.traces import traces
 from tapscope.store.codes import EvidenceMode, LinkKind, Protocol
 from tapscope.store.runfile import RunFile
@@ -21,7 +22,7 @@ from tapscope.store.tables import Table
 
 
 def _matched(world: Simulation, mode: EvidenceMode, least: float = 0.0) -> tuple[Table, Table, Table]:
-    found, _ = links(world.tables["calls"], world.tables["evidence"], mode, min_probability=least)
+    found, _ = links(world.tables["calls"], world.tables["evidence"], mode, refusal=Refusal(least))
     return found, *traces(world.tables["calls"], found)
 
 

@@ -24,7 +24,16 @@ from trace_capture import machine
 
 from accuracy import table
 from accuracy.scenarios import FLOORS, MODES, RECORDINGS, SPAN_SETS, SUPERPOSED
-from accuracy.sets import KnownSet, Measured, RunSet, SpanSet, TableSet, run_directories, scenario_of
+from accuracy.sets import (
+    EXPECTED_WRONG,
+    KnownSet,
+    Measured,
+    RunSet,
+    SpanSet,
+    TableSet,
+    run_directories,
+    scenario_of,
+)
 from tapscope.reconstruct import spans
 from tapscope.validate import span_truth
 
@@ -106,6 +115,12 @@ def page(measured: Sequence[Measured]) -> str:
     parts += [*table.calibration_lines(measured), ""]
     parts += ["Claimed by the probabilities, expected by the self-check (both without truth), and right:", ""]
     parts += [table.markdown(table.EXPECTATION_HEAD, table.expectation_rows(measured)), ""]
+    if refused := table.refusal_rows(measured):
+        parts += [
+            f"With --max-wrong-joins {100 * EXPECTED_WRONG:g}%, where it refuses or more are wrong:",
+            "",
+        ]
+        parts += [table.markdown(table.REFUSAL_HEAD, refused), ""]
     baselines = table.baseline_rows(measured)
     if baselines:
         parts += ["Edges % / paths % (span sets: end to end %) of other ways to match, times only:", ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from baselines import BASELINES, parents
 from numpy.typing import NDArray
 
 from tapscope.reconstruct import span_tables
+from tapscope.reconstruct.match.refusal import Refusal
 from tapscope.reconstruct.run import Reconstruction
 from tapscope.reconstruct.self_check import Expectation, expectation
 from tapscope.reconstruct.spans import Spans
@@ -27,6 +28,9 @@ from tapscope.validate.span_truth import SpanTruth
 
 WARM_UP_S = 4
 """A recording begins when the servers do, which compile their code and open connections at first."""
+
+EXPECTED_WRONG = 0.005
+"""What `tapscope trace --max-wrong-joins` is tried with: the bar of wrong joins."""
 
 CHEAP_BASELINES = [name for name in BASELINES if name != "TraceWeaver-style"]
 """For recordings: tuples of many statements, in numbers that vary, are not what the other one is for."""
@@ -52,6 +56,10 @@ class Measured:
     check_cpu_s: float = 0.0
     warmed_up: float = math.nan
     """Exact paths of the transactions that began WARM_UP_S after the first call or later."""
+    refused: float = math.nan
+    """Share of the links that is refused so that at most EXPECTED_WRONG of the others are expected wrong,"""
+    wrong_of_others: float = math.nan
+    """and the share of the others that is."""
     baselines: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Share of edges and of paths (end to end where there is a scope) that each baseline gets right."""
 
@@ -68,8 +76,7 @@ class Measured:
     @property
     def wrong_joins(self) -> float:
         """Share of the links that are wrong."""
-        wrong = sum(edge.wrong for edge in self.paths.edges)
-        return wrong / max(self.right + wrong, 1)
+        return wrong_share(self.paths)
 
 
 class KnownSet(Protocol):
@@ -123,6 +130,7 @@ class RunSet:
                 expected_paths=_expected_paths(made.links, made.traces),
                 **_checked(made.calls, _tables(made), captured.evidence, mode),
                 warmed_up=judged(made.links, begin + WARM_UP_S * 10**9).completeness,
+                **_refusing(made.links, judged),
             )
             if with_baselines and number == len(modes) - 1:
                 for name in CHEAP_BASELINES:
@@ -172,6 +180,7 @@ class SpanSet:
                 "timing",
                 given.made,
             ),
+            **_refusing(made.links, lambda links: judged(links).paths),
         )
         if with_baselines:
             for name, baseline in BASELINES.items():
@@ -229,12 +238,19 @@ class TableSet:
                 expected_edges=float(made["probability"][joined].mean()) if joined.any() else 1.0,
                 expected_paths=_expected_paths(made, trees),
                 **_checked(self.calls, (made, trees, tree_calls), self.evidence, mode),
+                **_refusing(made, lambda links: judged(links).paths),
             )
             if with_baselines and number == len(modes) - 1:
                 for name in CHEAP_BASELINES:
                     certain = judged(_certain(parents(BASELINES[name], self.calls), made))
                     found.baselines[name] = _shares(certain.paths, float("nan"))
             yield found
+
+
+def wrong_share(paths: PathAccuracy) -> float:
+    """Share of the links that are wrong."""
+    wrong = sum(edge.wrong for edge in paths.edges)
+    return wrong / max(sum(edge.right for edge in paths.edges) + wrong, 1)
 
 
 def in_flight(calls: Table) -> float:
@@ -269,6 +285,17 @@ def _checked(
     begun = time.process_time()
     found = expectation(calls, *made, evidence, EvidenceMode[mode.upper()], callers)
     return {"check": found, "check_cpu_s": time.process_time() - begun}
+
+
+def _refusing(links: Table, judged: Callable[[Table], PathAccuracy]) -> dict[str, float]:
+    """What it takes to have EXPECTED_WRONG, and what comes of it."""
+    linked = links["kind"] == LinkKind.LINKED
+    least = Refusal(max_wrong_joins=EXPECTED_WRONG).least(links["probability"][linked])
+    refused = linked & (links["probability"] < least)
+    kind = np.where(refused, LinkKind.UNKNOWN, links["kind"])
+    parent = np.where(refused, -1, links["parent"])
+    left = judged(links | {"kind": kind, "parent": parent})
+    return {"refused": refused.sum() / max(linked.sum(), 1), "wrong_of_others": wrong_share(left)}
 
 
 def _tables(made: Reconstruction) -> tuple[Table, Table, Table]:

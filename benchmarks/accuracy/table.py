@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from baselines import BASELINES
 
 from accuracy.scenarios import BARS, CALIBRATION_BAR, SURE_BAR
-from accuracy.sets import WARM_UP_S, Measured
+from accuracy.sets import EXPECTED_WRONG, WARM_UP_S, Measured
 
 HEAD = ("set", "evidence", "in flight", "calls", "edges %", "exact paths %", f"after {WARM_UP_S} s %")
 HEAD += ("end to end %", "wrong joins %", "calibration error", "sure edges", "wrong of those %")
@@ -43,6 +43,25 @@ def accuracy_rows(measured: Sequence[Measured]) -> list[list[str]]:
         ]
         for each in measured
     ]
+
+
+def refusal_rows(measured: Sequence[Measured]) -> list[list[str]]:
+    """What is refused for as few wrong joins as EXPECTED_WRONG where there are more, and what is left."""
+    return [
+        [
+            each.name,
+            each.evidence,
+            percent(each.wrong_joins),
+            percent(1 - each.expected_edges),
+            percent(each.refused),
+            percent(each.wrong_of_others),
+        ]
+        for each in measured
+        if each.wrong_joins > EXPECTED_WRONG or each.refused > 0
+    ]
+
+
+REFUSAL_HEAD = ("set", "evidence", "wrong joins %", "expected %", "refused %", "wrong of the others %")
 
 
 def baseline_rows(measured: Sequence[Measured]) -> list[list[str]]:

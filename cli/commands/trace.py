@@ -14,6 +14,7 @@ from tapscope.cli.options import (
     TLS_KEYLOG,
     TLS_KEYLOG_WAIT,
     Number,
+    Share,
     time_option,
 )
 from tapscope.cli.output import note, print_json, progress_bar
@@ -45,6 +46,14 @@ from tapscope.store.codes import EvidenceMode
     default=0.0,
     show_default=True,
     help="Links less sure than this are stored as unknown.",
+)
+@click.option(
+    "--max-wrong-joins",
+    type=Share(),
+    default=1.0,
+    metavar="SHARE",
+    help="Store the least sure links as unknown, until at most this share of the rest, for example 0.5%, is "
+    "expected to be wrong.",
 )
 @time_option("--window", default="50ms", help="Width of the load windows.")
 @SAME_NODE
@@ -120,6 +129,7 @@ def trace(
     output: Path,
     evidence: str,
     min_probability: float,
+    max_wrong_joins: float,
     window: int,
     same_nodes: tuple[tuple[str, ...], ...],
     port_map: dict[int, str],
@@ -169,11 +179,16 @@ def trace(
         raise click.UsageError("Thread logs go with packets: give either --thread-log or --spans.")
     if match_rest and not thread_logs:
         raise click.UsageError("--match-rest is about what --thread-log leaves open; give both.")
+    if follow and max_wrong_joins < 1:
+        raise click.UsageError(
+            "--max-wrong-joins needs all links, which --follow does not have: give --min-probability."
+        )
     if not match and (spans or thread_logs):
         raise click.UsageError("--no-match is for packets alone: --spans and --thread-log give parents.")
     options = pipeline.TraceOptions(
         EvidenceMode[evidence.upper()],
         min_probability,
+        max_wrong_joins,
         window,
         port_map,
         keep_text,

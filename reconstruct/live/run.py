@@ -85,6 +85,7 @@ class Reconstructor:
         """What the matcher met, and what it could not do because it had to go on."""
         return self._matching.counters() | {
             "match.circles": self._trees.circles,
+            "match.refused": self._trees.refused,
             "follow.late_calls": self.late,
             "follow.late_topology": self.nodes.surprises,
         }

@@ -57,7 +57,7 @@ class Trees:
         self._roots = 0
         self._added = 0
         self._moved = False
-        self.circles = 0
+        self.circles = self.refused = 0
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -131,6 +131,8 @@ class Trees:
         known = self._decided[_tops(broken)] & self._decided & ~self._clear
         links = self._links
         weak = known & (links["kind"] == LinkKind.LINKED) & (links["probability"] < self._min_probability)
+        weak[circles] = False
+        self.refused += int(weak.sum())
         weak[circles] = True
         for to, origin in (("runner_up", "parent"), ("runner_up_probability", "probability")):
             links[to][weak] = links[origin][weak]

@@ -13,8 +13,11 @@ from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.lent import lent_connections
 from tapscope.reconstruct.match.node import Matched, TokenIndex, match_node, told_lengths
+from tapscope.reconstruct.match.refusal import NOTHING_REFUSED, Refusal
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
+
+_COUNTERS = ("match.pairs_too_large", "match.parents_given_up", "match.circles", "match.refused")
 
 
 def links(
@@ -22,7 +25,7 @@ def links(
     evidence: Table,
     mode: EvidenceMode,
     *,
-    min_probability: float = 0.0,
+    refusal: Refusal = NOTHING_REFUSED,
     made: Table | None = None,
     gone_ns: NDArray[np.int64] | None = None,
     threads: int = 0,
@@ -32,13 +35,13 @@ def links(
 
     A call made by a node that serves nothing is a root. So is a call during which its node served nobody,
     unless it lies so near the start of the capture that its parent may have come before. Any other call
-    without a likely parent, or with one below `min_probability`, is UNKNOWN.
+    without a likely parent, or whose link is refused, is UNKNOWN.
 
     `made`, `gone_ns`: see Unlinked. At most `threads` nodes are matched beside each other (0: one per core);
     the links are the same for any number. `progress(done, total)` counts calls that a node made.
     """
     asked = [Unlinked(calls, evidence, made, gone_ns)]
-    return links_of(asked, mode, min_probability=min_probability, threads=threads, progress=progress)[0]
+    return links_of(asked, mode, refusal=refusal, threads=threads, progress=progress)[0]
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def links_of(
     sets: Sequence[Unlinked],
     mode: EvidenceMode,
     *,
-    min_probability: float = 0.0,
+    refusal: Refusal = NOTHING_REFUSED,
     threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[tuple[Table, dict[str, int]]]:
@@ -85,7 +88,7 @@ def links_of(
     out = []
     for number, unlinked in enumerate(sets):
         mine = [(node, found) for node, found in zip(nodes, answers, strict=True) if node.set == number]
-        out.append(_linked(unlinked, mine, min_probability))
+        out.append(_linked(unlinked, mine, refusal))
     return out
 
 
@@ -118,12 +121,12 @@ def _nodes(number: int, unlinked: Unlinked, mode: EvidenceMode, crew: Crew) -> l
 
 
 def _linked(
-    unlinked: Unlinked, answers: Sequence[tuple[_Node, Matched]], min_probability: float
+    unlinked: Unlinked, answers: Sequence[tuple[_Node, Matched]], refusal: Refusal
 ) -> tuple[Table, dict[str, int]]:
     """Links and counters of a set, from the answers for its nodes."""
     calls, made = unlinked.calls, unlinked.made
     out = _roots(len(calls["arrive_ns"]))
-    counters = {"match.pairs_too_large": 0, "match.parents_given_up": 0, "match.circles": 0}
+    counters = dict.fromkeys(_COUNTERS, 0)
     if len(out["child"]) == 0:
         return out, counters
     begin_ns = int(calls["arrive_ns"].min())
@@ -146,7 +149,10 @@ def _linked(
         out["kind"][at[alone & (sent_ns > begin_ns + longest)]] = LinkKind.ROOT
     circles = circling(out["parent"], out["probability"])
     counters["match.circles"] = len(circles)
-    weak = (out["kind"] == LinkKind.LINKED) & (out["probability"] < min_probability)
+    linked = out["kind"] == LinkKind.LINKED
+    linked[circles] = False
+    weak = linked & (out["probability"] < refusal.least(out["probability"][linked]))
+    counters["match.refused"] = int(weak.sum())
     weak[circles] = True
     out["runner_up"][weak] = out["parent"][weak]
     out["runner_up_probability"][weak] = out["probability"][weak]

@@ -12,6 +12,7 @@ from tapscope.reconstruct import pair, topology
 from tapscope.reconstruct.exact import exact_links
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.links import links as match
+from tapscope.reconstruct.match.refusal import NOTHING_REFUSED, Refusal
 from tapscope.reconstruct.run import Reconstruction, assemble
 from tapscope.reconstruct.threads import parents, wire
 from tapscope.reconstruct.threads.log import ThreadLogs
@@ -34,7 +35,7 @@ def trace(
     logs: ThreadLogs,
     *,
     match_rest: EvidenceMode | None = None,
-    min_probability: float = 0.0,
+    refusal: Refusal = NOTHING_REFUSED,
     same_nodes: Sequence[Sequence[str]] = (),
     threads: int = 0,
 ) -> ThreadTraces:
@@ -50,9 +51,7 @@ def trace(
     counters = {**logs.counters, **counters, **told.counters}
     links = _links(found.calls, told)
     if match_rest is not None:
-        matched, more = match(
-            found.calls, tables.evidence, match_rest, min_probability=min_probability, threads=threads
-        )
+        matched, more = match(found.calls, tables.evidence, match_rest, refusal=refusal, threads=threads)
         counters |= more | {"threads.matched_instead": _fill(links, matched)}
     return ThreadTraces(assemble(found, links, counters, tables), told.refused)
 
