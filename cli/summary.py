@@ -204,8 +204,8 @@ def refusal_line(refusal: dict[str, Any]) -> str:
         return ""
     share = refusal["hint"]["refused"] / refusal["linked"]
     return (
-        f"Expected wrong: {100 * refusal['wrong']:.2g} % of links; --max-wrong-joins {100 * HINTED:g}% would refuse "
-        f"{100 * share:.1f} % of them, those below {refusal['hint']['least']:.3g}"
+        f"Expected wrong: {100 * refusal['wrong']:.2g} % of links; --max-wrong-joins {100 * HINTED:g}% would "
+        f"refuse {100 * share:.1f} % of them, those below {refusal['hint']['least']:.3g}"
     )
 
 
