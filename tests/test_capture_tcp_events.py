@@ -11,7 +11,7 @@ import pytest
 from capture_packets import ACK, CLIENT, FIN, PSH, RST, SERVER, SYN, Dialogue, Packet, displaced, write_pcap
 
 from tapscope import capture
-from tapscope.store.codes import Direction, TcpEventKind
+from tapscope.store.codes import Direction, MessageFlag, TcpEventKind
 
 MS = 1_000_000
 ASK = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -126,6 +126,27 @@ def test_data_whose_first_sending_was_lost_before_the_tap(tmp_path: Path) -> Non
     assert events(read(tmp_path, dialogue.close().packets), before) == [
         (TcpEventKind.RESENT_UNSEEN, Direction.TO_CLIENT, 0, 200 * MS, 1, 1000)
     ]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_what_came_only_again_was_first_sent_before_what_is_behind_it(tmp_path: Path, lost: int) -> None:
+    dialogue = Dialogue().open().send(CLIENT, ASK)
+    start = dialogue.seq[SERVER]
+    pieces = [(at, ANSWER[at : at + 800]) for at in (0, 800, 1600)]
+    times = {}
+    for number, (at, piece) in enumerate(pieces):
+        if number != lost:
+            dialogue.emit(SERVER, PSH | ACK, piece, seq=start + at)
+            times[number] = dialogue.packets[-1][0]
+    dialogue.now_ns += 200 * MS
+    dialogue.emit(SERVER, PSH | ACK, pieces[lost][1], seq=start + pieces[lost][0])
+    dialogue.seq[SERVER] = start + len(ANSWER)
+    dialogue.emit(CLIENT, ACK)
+    messages = read(tmp_path, dialogue.close().packets).messages
+    # The server began the answer before the first byte of it that the tap saw at once, and ended it with the last.
+    assert messages["begin_ns"][1] == min(times.values())
+    assert messages["end_ns"][1] == max(times.values())
+    assert messages["flags"][1] == MessageFlag.RETRANSMITTED
 
 
 def test_a_fin_sent_again_has_no_bytes(tmp_path: Path) -> None:

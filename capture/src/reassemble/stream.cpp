@@ -33,7 +33,9 @@ HeldSegments::Added HeldSegments::add(std::uint64_t offset, const Segment& segme
                 skip < segment.captured ? std::min<std::uint64_t>(segment.captured - skip, stop - from) : 0;
             piece.captured = static_cast<std::uint32_t>(captured);
             piece.missing = static_cast<std::uint32_t>(stop - from - captured);
-            piece.time_ns = segment.time_ns;
+            // TCP sends in order: what others lie behind was sent no later than they were.
+            piece.time_ns = more ? std::min(segment.time_ns, items_[static_cast<std::size_t>(index)].time_ns)
+                                 : segment.time_ns;
             piece.order = order;
             piece.ack = segment.ack;
             piece.has_ack = (segment.flags & tcp_flag::ack) != 0;

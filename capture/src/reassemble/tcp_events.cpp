@@ -59,17 +59,21 @@ void Tracker::window_opened(Connection& connection, unsigned side, std::int64_t 
 }
 
 // A segment with new bytes behind which others, or the FIN, were there already. Soon after those it was out of order;
-// later it was sent again, and the tap did not see it the first time. tshark draws the line in the same place: at the
-// round trip time of the handshake, or 3 ms.
-void Tracker::count_late(Connection& connection, const Segment& s, std::int64_t newest_ns) {
+// later it was sent again, and the tap did not see it the first time (true). tshark draws the line in the same place: at
+// the round trip time of the handshake, or 3 ms.
+bool Tracker::count_late(Connection& connection, const Segment& s, std::int64_t newest_ns) {
     constexpr std::int64_t kUnknownRoundTrip_ns = 3'000'000;
     const bool timed = connection.syn_ns >= 0 && connection.established_ns > connection.syn_ns;
     const std::int64_t soon_ns = timed ? connection.established_ns - connection.syn_ns : kUnknownRoundTrip_ns;
-    if (s.time_ns - newest_ns < soon_ns) return counters_.add("tcp.out_of_order", 1, Unit::packets);
+    if (s.time_ns - newest_ns < soon_ns) {
+        counters_.add("tcp.out_of_order", 1, Unit::packets);
+        return false;
+    }
     ++connection.stream[s.side].retransmits;
     counters_.add("tcp.retransmission", 1, Unit::packets);
     counters_.add("tcp.retransmission_of_unseen", 1, Unit::packets);
     event(connection, s.side, TcpEventKind::resent_unseen, before_ns_, s.time_ns, 1, s.length());
+    return true;
 }
 
 // A segment that came before, with bytes up to stream offset `end`: true for a retransmission, false for a copy made by

@@ -262,6 +262,7 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     const bool behind_others = !mine.held->empty() && mine.held->back().offset > offset;
     const bool late = behind_others || mine.fin_seen;
     const std::int64_t newest_ns = behind_others ? mine.held->back().time_ns : mine.fin_ns;
+    if (late && !behind_others) fresh.time_ns = std::min(fresh.time_ns, mine.fin_ns);
     const std::uint64_t before = mine.held->bytes();
     const auto added = mine.held->add(offset, fresh, packets_);
     const std::uint64_t kept = mine.held->bytes() - before;
@@ -276,7 +277,8 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     if (added.bytes > 0) {
         if (added.overlap > 0) counters_.add("tcp.overlap", added.overlap, Unit::bytes);
         recent_.remember(s);
-        if (late && !partly_old) count_late(connection, s, newest_ns);
+        if (late && !partly_old && count_late(connection, s, newest_ns))
+            mine.held->retransmitted(offset, offset + fresh.length(), fresh.time_ns);
     }
 }
 

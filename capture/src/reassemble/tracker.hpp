@@ -162,7 +162,7 @@ private:
     void note_window(Connection& connection, const Segment& segment);
     void window_opened(Connection& connection, unsigned side, std::int64_t time_ns);
     bool repeated(Connection& connection, const Segment& segment, std::uint64_t end);
-    void count_late(Connection& connection, const Segment& segment, std::int64_t newest_ns);
+    bool count_late(Connection& connection, const Segment& segment, std::int64_t newest_ns);
 
     // copies.cpp: copies made by mirrors, and tap points with addresses of their own
     bool is_copy(Connection& connection, const Segment& segment);  // counts it
