@@ -27,10 +27,11 @@ MAGICS = (
 PACKED = (
     b"\x1f\x8b",
     b"\x28\xb5\x2f\xfd",
+    *(bytes([0x50 + user, 0x2A, 0x4D, 0x18]) for user in range(16)),
     b"\xfd7zXZ",
     b"BZh",
     b"\x04\x22\x4d\x18",
-)  # gzip, zstd, xz, bzip2, lz4
+)  # gzip, zstd (and what pzstd begins with), xz, bzip2, lz4
 
 
 @dataclass

@@ -165,4 +165,15 @@ def _debug() -> bool:
 
 def main() -> NoReturn:
     """The installed `tapscope` script."""
+    _open_what_is_closed()
     sys.exit(run())
+
+
+def _open_what_is_closed() -> None:
+    """A daemon may start a program without standard streams: what is opened next would be taken for them."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  # until the end

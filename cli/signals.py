@@ -29,6 +29,8 @@ def asked_to_stop(control: Control) -> Iterator[None]:
 
     handlers = {signal.SIGINT: stop, signal.SIGTERM: stop, signal.SIGUSR1: ask, signal.SIGHUP: nothing}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    for number in (signal.SIGUSR1, signal.SIGHUP):  # a write that waits for its reader goes on
+        signal.siginterrupt(number, False)
     try:
         yield
     finally:

@@ -9,7 +9,8 @@ from typing import Any
 
 
 def source_id(connection: sqlite3.Connection, source: Mapping[str, Any]) -> int:
-    """Row of the source with this path and kind, made or brought up to date."""
+    """Row of the source with this path and kind, of a spool also with this session, made or brought up to
+    date."""
     known = ("path", "kind", "format", "bytes", "first_ns", "last_ns")
     detail = json.dumps(
         {key: value for key, value in source.items() if key not in known}, sort_keys=True, default=str
@@ -23,8 +24,11 @@ def source_id(connection: sqlite3.Connection, source: Mapping[str, Any]) -> int:
         int(source.get("last_ns", -1)),
         detail,
     )
-    found = connection.execute("SELECT id FROM source WHERE path = ? AND kind = ?", values[:2]).fetchone()
-    if found:
+    alike = connection.execute(
+        "SELECT id, detail FROM source WHERE path = ? AND kind = ? ORDER BY id", values[:2]
+    )
+    found = next((row for row in alike if _spooled(json.loads(row[1])) == _spooled(source)), None)
+    if found is not None:
         connection.execute(
             "UPDATE source SET format = ?, bytes = ?, first_ns = ?, last_ns = ?, detail = ? WHERE id = ?",
             (*values[2:], found[0]),
@@ -35,3 +39,8 @@ def source_id(connection: sqlite3.Connection, source: Mapping[str, Any]) -> int:
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
+
+
+def _spooled(source: Mapping[str, Any]) -> tuple[str, int]:
+    """The spool and session that the source is of: an interface has one name in all of them."""
+    return str(source.get("spool", "")), int(source.get("session", -1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pytest
 from capture_packets import (
     ACK,
     CLIENT,
@@ -149,3 +150,33 @@ def test_a_late_segment_is_out_of_order_within_a_round_trip_and_sent_again_behin
     assert (again.counter("tcp.out_of_order"), again.counter("tcp.retransmission_of_unseen")) == (0, 1)
     assert again.connections["retransmits_to_server"].tolist() == [1]
     assert answered(again) == [True]
+
+
+@pytest.mark.parametrize("step_s", [0, -5, -40, -3600])
+@pytest.mark.parametrize("corrupt", [False, True])
+def test_a_clock_that_is_set_back_gives_no_hole_up(tmp_path: Path, step_s: int, corrupt: bool) -> None:
+    before = Dialogue(client_port=41000).open().send(CLIENT, ASK).send(SERVER, EMPTY).close()
+    if corrupt:  # one stamp an hour ahead
+        time_ns, frame = before.packets[-1]
+        before.packets[-1] = time_ns + 3600 * 10**9, frame
+    now_ns = before.now_ns + step_s * 10**9
+    holed = Dialogue(client_port=42000)
+    holed.now_ns = now_ns
+    holed.open().send(CLIENT, ASK)
+    start = holed.seq[SERVER]
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + b"a" * 2000
+    holed.emit(SERVER, PSH | ACK, answer[1000:], seq=start + 1000)
+    others = Dialogue(client_port=43000)
+    others.now_ns = holed.now_ns
+    others.open()
+    for _ in range(300):  # more packets than a hole that somebody acknowledges waits for
+        others.send(CLIENT, ASK).send(SERVER, EMPTY)
+    holed.now_ns = others.now_ns
+    holed.emit(SERVER, PSH | ACK, answer[:1000], seq=start)
+    holed.seq[SERVER] = start + len(answer)
+    holed.emit(CLIENT, ACK)
+    later = sorted(holed.close().packets + others.close().packets)
+    tables = capture.read_files([write_pcap(tmp_path / "a.pcap", before.packets + later)])
+    assert tables.counter("tcp.gap") == 0
+    assert tables.connections["missing_to_client"].sum() == 0
+    assert tables.counter("tcp.retransmission_of_unseen") == 1

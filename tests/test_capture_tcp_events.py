@@ -143,10 +143,30 @@ def test_what_came_only_again_was_first_sent_before_what_is_behind_it(tmp_path: 
     dialogue.seq[SERVER] = start + len(ANSWER)
     dialogue.emit(CLIENT, ACK)
     messages = read(tmp_path, dialogue.close().packets).messages
-    # The server began the answer before the first byte of it that the tap saw at once, and ended it with the last.
+    # It began before the first byte of it that the tap saw at once, and ended with the last.
     assert messages["begin_ns"][1] == min(times.values())
     assert messages["end_ns"][1] == max(times.values())
     assert messages["flags"][1] == MessageFlag.RETRANSMITTED
+
+
+@pytest.mark.parametrize("tail", [1, 2])
+def test_the_last_byte_of_an_answer_sent_again_by_a_timer_is_no_keep_alive(tmp_path: Path, tail: int) -> None:
+    dialogue = Dialogue().open().send(CLIENT, ASK)
+    start = dialogue.seq[SERVER]
+    cut = len(ANSWER) - tail
+    dialogue.emit(SERVER, PSH | ACK, ANSWER[:cut], seq=start)
+    dialogue.emit(SERVER, PSH | ACK, ANSWER[cut:], seq=start + cut)
+    dialogue.seq[SERVER] = start + cut
+    dialogue.emit(CLIENT, ACK)  # of all but the tail, which was lost behind the tap
+    before = dialogue.packets[-1][0]
+    dialogue.now_ns = before + 200 * MS
+    dialogue.emit(SERVER, PSH | ACK, ANSWER[cut:], seq=start + cut)
+    dialogue.seq[SERVER] = start + len(ANSWER)
+    dialogue.emit(CLIENT, ACK)
+    tables = read(tmp_path, dialogue.close().packets)
+    assert events(tables, before) == [(TcpEventKind.RESENT, Direction.TO_CLIENT, 0, 200 * MS, 1, tail)]
+    assert tables.messages["flags"][1] == MessageFlag.RETRANSMITTED
+    assert tables.counter("tcp.keep_alive") == 0
 
 
 def test_a_fin_sent_again_has_no_bytes(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 #include "decode/fragments.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace tapscope {
@@ -41,7 +42,8 @@ std::optional<Fragments::Whole> Fragments::add(const FragmentKey& key, const Fra
     make_room(time_ns);
     auto [at, fresh] = table_.try_emplace(key);
     if (!fresh && at->second.done) {
-        if (time_ns - at->second.first_ns <= kRemember_ns) return refuse("decode.fragment_copy");
+        // The clock may have been set back: then it is as long ago as that.
+        if (std::abs(time_ns - at->second.first_ns) <= kRemember_ns) return refuse("decode.fragment_copy");
         give_up(at);
         std::tie(at, fresh) = table_.try_emplace(key);
     }

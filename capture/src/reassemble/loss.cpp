@@ -13,7 +13,8 @@ void Tracker::queue(Connection& connection, std::uint32_t index) {
     set_next_due();
 }
 
-// Times of both queues only grow, so that their fronts come first.
+// Times of both queues only grow, so that their fronts come first. (Where the clock is set back, those from before it come
+// late, by time; by the number of packets they do not.)
 void Tracker::set_next_due() noexcept {
     next_due_packet_ = due_.empty() ? UINT64_MAX : due_.front().packet;
     next_due_ns_ = std::min(due_.empty() ? INT64_MAX : due_.front().time_ns,

@@ -29,7 +29,10 @@ void Tracker::segments(std::span<const Segment> batch, const std::uint32_t* othe
 
 void Tracker::segment(const Segment& s, std::uint32_t guess) {
     ++packets_;
-    now_ns_ = std::max(now_ns_, s.time_ns);
+    // Without sign, as times of broken captures may be anywhere.
+    if (s.time_ns > now_ns_ ||
+        static_cast<std::uint64_t>(now_ns_) - static_cast<std::uint64_t>(s.time_ns) > kSetBack_ns) [[likely]]
+        now_ns_ = s.time_ns;
     if (packets_ >= next_due_packet_ || now_ns_ >= next_due_ns_) [[unlikely]]
         look_at_due();
     // The guess is right if the slot is still of this connection: of one key, at most one is in the table.
@@ -287,7 +290,11 @@ void Tracker::payload(Connection& connection, const Segment& s) {
 void Tracker::old_bytes(Connection& connection, const Segment& s, std::uint64_t begin, std::uint64_t end,
                         std::uint64_t captured) {
     Stream& mine = connection.stream[s.side];
-    if (s.length() == 1 && mine.anchored && end == mine.next && recent_.find(s) == nullptr) {
+    // A probe: nothing is outstanding (RFC 9293, section 3.8.4), or there is no room for it. Else it is an answer's last
+    // byte. (Of a peer that is not seen neither is known.)
+    const Stream& peer = connection.stream[s.side ^ 1];
+    const bool probe = end <= mine.acked || connection.window_closed[s.side ^ 1] || peer.packets == 0;
+    if (probe && s.length() == 1 && mine.anchored && end == mine.next && recent_.find(s) == nullptr) {
         recent_.remember(s);
         counters_.add("tcp.keep_alive", 1, Unit::packets);
         return discard("discarded.keep_alive", captured);

@@ -229,7 +229,10 @@ private:
     std::uint64_t packets_ = 0;
     std::uint64_t next_due_packet_ = UINT64_MAX;
     std::int64_t next_due_ns_ = INT64_MAX;
-    std::int64_t now_ns_ = 0;  // time of the newest packet
+    // Time of the newest packet. One that is stamped so much before it says that the clock was set back, or that the newest
+    // stamp was wrong: else no hole behind it would be waited for.
+    static constexpr std::uint64_t kSetBack_ns = 1'000'000'000;
+    std::int64_t now_ns_ = 0;
     std::uint64_t held_bytes_ = 0;
     std::uint32_t clock_hand_ = 0;
     std::vector<Opened> to_describe_;

@@ -46,7 +46,9 @@ private:
 
 class ZstdDecoder : public Decoder {
 public:
-    ZstdDecoder() : stream_(ZSTD_createDStream()) {}
+    ZstdDecoder() : stream_(ZSTD_createDStream()) {
+        ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, 31);  // of `zstd --long`
+    }
     ~ZstdDecoder() override { ZSTD_freeDStream(stream_); }
     ZstdDecoder(const ZstdDecoder&) = delete;
     ZstdDecoder& operator=(const ZstdDecoder&) = delete;
@@ -115,7 +117,9 @@ ByteStream::ByteStream(const std::string& path) : path_(path == "-" ? "standard 
     if (begins(p, end_, "\x1f\x8b", 2)) {
         decoder_ = std::make_unique<GzipDecoder>();
         compression_ = "gzip";
-    } else if (begins(p, end_, "\x28\xb5\x2f\xfd", 4)) {
+    } else if (begins(p, end_, "\x28\xb5\x2f\xfd", 4) ||
+               (end_ >= 4 && (p[0] & 0xf0) == 0x50 && begins(p + 1, end_ - 1, "\x2a\x4d\x18", 3))) {
+        // The other one is a frame to be skipped (RFC 8878, section 3.1.2), with which pzstd begins.
         decoder_ = std::make_unique<ZstdDecoder>();
         compression_ = "zstd";
     } else if (begins(p, end_,

@@ -90,6 +90,7 @@ void PcapngFile::interface_description(const std::uint8_t* body, std::size_t siz
             const unsigned exponent = value[0] & 0x7f;
             if (value[0] & 0x80) {
                 fresh.shift = std::min(exponent, 63u);
+                if (exponent == 0) fresh.ticks_per_s = 1;
             } else {
                 fresh.ticks_per_s = 1;
                 for (unsigned i = 0; i < std::min(exponent, 19u); ++i) fresh.ticks_per_s *= 10;
