@@ -246,7 +246,8 @@ class RunFile:
 
     def write_sources(self, sources: Sequence[Mapping[str, Any]]) -> None:
         """Add inputs that were loaded: path, kind (capture, host, events), format, bytes, first_ns, last_ns;
-        the other keys go to `detail`. One with the same path and kind is replaced."""
+        the other keys go to `detail`. One with the same path and kind, of a spool with the same session, is
+        replaced."""
         with self.transaction() as connection:
             for source in sources:
                 source_id(connection, source)

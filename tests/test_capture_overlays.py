@@ -146,8 +146,8 @@ def test_tenants_with_the_same_addresses_are_two_connections() -> None:
     assert tables.counter("tcp.port_reused") == 0
 
 
-def request_frames(count: int = 3) -> list[Packet]:
-    dialogue = Dialogue(step_ns=1000).open()
+def request_frames(count: int = 3, client_port: int = 40000) -> list[Packet]:
+    dialogue = Dialogue(client_port=client_port, step_ns=1000).open()
     for number in range(count):
         dialogue.send(CLIENT, b"GET /a/%d HTTP/1.1\r\n\r\n" % number)
         dialogue.send(SERVER, b"HTTP/1.1 200 OK\r\nContent-Length: 800\r\n\r\n" + b"x" * 800)
@@ -239,6 +239,13 @@ def test_fragments_in_any_order_and_twice_give_the_same_messages(tmp_path: Path)
         assert without_times(tables) == whole
         assert tables.counter("decode.fragment_overlap") == 0
         assert tables.counter("decode.fragment_incomplete") == 0
+
+
+def test_numbers_used_again_are_no_copies_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    again = [(at - 60 * 10**9, frame) for at, frame in fragmented(request_frames(client_port=41000))]
+    tables = read(write_pcap(tmp_path / "a.pcap", fragmented(request_frames()) + again))
+    assert tables.counter("decode.fragment_copy") == 0
+    assert len(tables.messages["conn"]) == 12
 
 
 def test_a_message_is_there_when_its_last_fragment_is(tmp_path: Path) -> None:

@@ -264,3 +264,12 @@ def test_spans_and_packets_exclude_each_other(tmp_path, arguments):
     done = tapscope("trace", *arguments, "-o", str(tmp_path / "run.db"))
     assert done.returncode == 2
     assert "span" in done.stderr
+
+
+def test_the_order_of_the_rows_tells_nothing_where_times_are_equal(tmp_path: Path) -> None:
+    rows = span_sets.rows(simulate(seed=8, users=60, seconds=2.0))
+    for row in rows:  # clocks of a millisecond
+        row |= {name: row[name][:-3] + "000" for name in row if name.startswith("t_") and row[name]}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert _traced(*rows, folder=tmp_path / "a") == _traced(*rows[::-1], folder=tmp_path / "b")

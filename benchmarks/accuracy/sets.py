@@ -15,7 +15,7 @@ from baselines import BASELINES, parents
 from numpy.typing import NDArray
 
 from tapscope.reconstruct import span_tables
-from tapscope.reconstruct.match.refusal import Refusal
+from tapscope.reconstruct.match.refusal import Refusal, unlink
 from tapscope.reconstruct.run import Reconstruction
 from tapscope.reconstruct.self_check import Expectation, expectation
 from tapscope.reconstruct.spans import Spans
@@ -289,13 +289,11 @@ def _checked(
 
 def _refusing(links: Table, judged: Callable[[Table], PathAccuracy]) -> dict[str, float]:
     """What it takes to have EXPECTED_WRONG, and what comes of it."""
-    linked = links["kind"] == LinkKind.LINKED
-    least = Refusal(max_wrong_joins=EXPECTED_WRONG).least(links["probability"][linked])
-    refused = linked & (links["probability"] < least)
-    kind = np.where(refused, LinkKind.UNKNOWN, links["kind"])
-    parent = np.where(refused, -1, links["parent"])
-    left = judged(links | {"kind": kind, "parent": parent})
-    return {"refused": refused.sum() / max(linked.sum(), 1), "wrong_of_others": wrong_share(left)}
+    refused = Refusal(max_wrong_joins=EXPECTED_WRONG).unsure(links)
+    left = {name: column.copy() for name, column in links.items()}
+    unlink(left, refused)
+    made = max((links["kind"] == LinkKind.LINKED).sum(), 1)
+    return {"refused": refused.sum() / made, "wrong_of_others": wrong_share(judged(left))}
 
 
 def _tables(made: Reconstruction) -> tuple[Table, Table, Table]:

@@ -17,6 +17,7 @@ from tapscope.reconstruct import traces
 from tapscope.reconstruct.live.held import Ids
 from tapscope.reconstruct.live.matching import Matching
 from tapscope.reconstruct.match.cycles import circling
+from tapscope.reconstruct.match.refusal import unlink
 from tapscope.reconstruct.topology import SLACK_NS
 from tapscope.reconstruct.unseen import PATIENCE_NS
 from tapscope.store.codes import LinkKind
@@ -134,10 +135,7 @@ class Trees:
         weak[circles] = False
         self.refused += int(weak.sum())
         weak[circles] = True
-        for to, origin in (("runner_up", "parent"), ("runner_up_probability", "probability")):
-            links[to][weak] = links[origin][weak]
-        links["parent"][weak] = -1
-        links["kind"][weak] = LinkKind.UNKNOWN
+        unlink(links, weak)
         self._clear |= known
 
     def _number_roots(self) -> None:

@@ -13,7 +13,7 @@ from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.lent import lent_connections
 from tapscope.reconstruct.match.node import Matched, TokenIndex, match_node, told_lengths
-from tapscope.reconstruct.match.refusal import NOTHING_REFUSED, Refusal
+from tapscope.reconstruct.match.refusal import NOTHING_REFUSED, Refusal, unlink
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
 
@@ -147,17 +147,12 @@ def _linked(
         longest = int((calls["depart_ns"][parents] - calls["arrive_ns"][parents]).max(initial=0))
         sent_ns = (calls if made is None else made)["arrive_ns"][at]
         out["kind"][at[alone & (sent_ns > begin_ns + longest)]] = LinkKind.ROOT
-    circles = circling(out["parent"], out["probability"])
-    counters["match.circles"] = len(circles)
-    linked = out["kind"] == LinkKind.LINKED
-    linked[circles] = False
-    weak = linked & (out["probability"] < refusal.least(out["probability"][linked]))
-    counters["match.refused"] = int(weak.sum())
-    weak[circles] = True
-    out["runner_up"][weak] = out["parent"][weak]
-    out["runner_up_probability"][weak] = out["probability"][weak]
-    out["parent"][weak] = -1
-    out["kind"][weak] = LinkKind.UNKNOWN
+    broken = np.zeros(len(out["child"]), dtype=np.bool_)
+    broken[circling(out["parent"], out["probability"])] = True
+    refused = refusal.unsure(out, leave=broken)
+    counters["match.circles"] = int(broken.sum())
+    counters["match.refused"] = int(refused.sum())
+    unlink(out, broken | refused)
     return out, counters
 
 

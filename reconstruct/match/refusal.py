@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.store.codes import LinkKind
+from tapscope.store.tables import Table
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -31,5 +34,20 @@ class Refusal:
             return self.min_probability
         return float(np.nextafter(sure[made], 2.0))
 
+    def unsure(self, links: Table, leave: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """Which of the links (rows of kind LINKED, but for those to `leave` out) are refused."""
+        linked = links["kind"] == LinkKind.LINKED
+        if leave is not None:
+            linked &= ~leave
+        return linked & (links["probability"] < self.least(links["probability"][linked]))
+
 
 NOTHING_REFUSED = Refusal()
+
+
+def unlink(links: Table, rows: NDArray[np.bool_]) -> None:
+    """Take links back: their parent becomes the runner-up, and who it is is unknown."""
+    links["runner_up"][rows] = links["parent"][rows]
+    links["runner_up_probability"][rows] = links["probability"][rows]
+    links["parent"][rows] = -1
+    links["kind"][rows] = LinkKind.UNKNOWN

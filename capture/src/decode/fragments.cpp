@@ -1,13 +1,18 @@
 #include "decode/fragments.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 namespace tapscope {
 namespace {
 
 constexpr std::size_t kLongest = 65535;  // of an IP payload
+
+// Either way, as the clock may have been set back; without sign, as times of broken captures may be anywhere.
+std::uint64_t apart(std::int64_t a, std::int64_t b) noexcept {
+    const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+    return a > b ? x - y : y - x;
+}
 
 }  // namespace
 
@@ -42,8 +47,8 @@ std::optional<Fragments::Whole> Fragments::add(const FragmentKey& key, const Fra
     make_room(time_ns);
     auto [at, fresh] = table_.try_emplace(key);
     if (!fresh && at->second.done) {
-        // The clock may have been set back: then it is as long ago as that.
-        if (std::abs(time_ns - at->second.first_ns) <= kRemember_ns) return refuse("decode.fragment_copy");
+        if (apart(time_ns, at->second.first_ns) <= std::uint64_t{kRemember_ns})
+            return refuse("decode.fragment_copy");
         give_up(at);
         std::tie(at, fresh) = table_.try_emplace(key);
     }

@@ -8,6 +8,7 @@
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <cerrno>
 #include <cstring>
@@ -30,25 +31,27 @@ public:
         z_.next_out = out;
         z_.avail_out = static_cast<unsigned>(out_size);
         const int result = inflate(&z_, Z_NO_FLUSH);
+        if (in_size > z_.avail_in) inside_ = true;
         const Progress progress{in_size - z_.avail_in, out_size - z_.avail_out, nullptr};
         if (result == Z_STREAM_END) {
             inflateReset(&z_);  // gzip members may follow one another
+            inside_ = false;
             return progress;
         }
         if (result != Z_OK && result != Z_BUF_ERROR)
             return {progress.used, progress.made, "broken gzip data"};
         return progress;
     }
+    bool complete() override { return !inside_; }
 
 private:
     z_stream z_{};
+    bool inside_ = false;  // of a member
 };
 
 class ZstdDecoder : public Decoder {
 public:
-    ZstdDecoder() : stream_(ZSTD_createDStream()) {
-        ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, 31);  // of `zstd --long`
-    }
+    ZstdDecoder() : stream_(ZSTD_createDStream()) {}
     ~ZstdDecoder() override { ZSTD_freeDStream(stream_); }
     ZstdDecoder(const ZstdDecoder&) = delete;
     ZstdDecoder& operator=(const ZstdDecoder&) = delete;
@@ -57,11 +60,21 @@ public:
         ZSTD_inBuffer input{in, in_size, 0};
         ZSTD_outBuffer output{out, out_size, 0};
         const std::size_t result = ZSTD_decompressStream(stream_, &output, &input);
-        return {input.pos, output.pos, ZSTD_isError(result) ? "broken zstd data" : nullptr};
+        if (!ZSTD_isError(result)) {
+            if (input.pos > 0 || output.pos > 0) inside_ = result != 0;
+            return {input.pos, output.pos, nullptr};
+        }
+        // The library's bound of memory, which the zstd program has, too.
+        const bool large = ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge;
+        return {input.pos, output.pos,
+                large ? "zstd data with a window above 128 MB (unpack them with zstd -d --long=31)"
+                      : "broken zstd data"};
     }
+    bool complete() override { return !inside_; }
 
 private:
     ZSTD_DStream* stream_;
+    bool inside_ = false;  // of a frame
 };
 
 class XzDecoder : public Decoder {
@@ -79,6 +92,10 @@ public:
         const lzma_ret result = ready_ ? lzma_code(&stream_, LZMA_RUN) : LZMA_PROG_ERROR;
         const bool fine = result == LZMA_OK || result == LZMA_STREAM_END || result == LZMA_BUF_ERROR;
         return {in_size - stream_.avail_in, out_size - stream_.avail_out, fine ? nullptr : "broken xz data"};
+    }
+    bool complete() override {  // several streams may follow one another, so that only who is asked says so
+        stream_.avail_in = stream_.avail_out = 0;
+        return lzma_code(&stream_, LZMA_FINISH) == LZMA_STREAM_END;
     }
 
 private:
@@ -194,7 +211,10 @@ bool ByteStream::produce() {
         decode_error_ = error;
         if (made > 0) return true;
         if (waiting_ && packed_begin_ == packed_end_) return false;
-        if (used == 0 && packed_begin_ == packed_end_ && file_ended_) return false;
+        if (used == 0 && packed_begin_ == packed_end_ && file_ended_) {
+            if (!decoder_->complete()) decode_error_ = "the compressed data are cut";
+            return false;
+        }
         if (used == 0 && packed_begin_ != packed_end_) return false;
     }
     return false;

@@ -22,6 +22,8 @@ public:
     };
     virtual Progress run(const std::uint8_t* in, std::size_t in_size, std::uint8_t* out,
                          std::size_t out_size) = 0;
+    // Whether the data may end here. Nothing is run behind it.
+    virtual bool complete() = 0;
 };
 
 // A contiguous window on the stream that moves forward. Memory: one block, or the largest record asked for.

@@ -11,9 +11,11 @@ namespace tapscope {
 std::unique_ptr<Source> open_file(const std::string& path, std::uint16_t index, Counters& counters) {
     auto stream = std::make_unique<ByteStream>(path);
     if (!stream->ensure(4)) {
+        if (stream->decode_error() != nullptr)
+            throw SourceError(stream->decode_error(), stream->path(), 0,
+                              "Name a pcap or pcapng file (also gzip, zstd or xz).");
         // Of packed data nothing may come out before a whole block of them is there.
-        const bool empty =
-            stream->size() == 0 && stream->decode_error() == nullptr && stream->compression().empty();
+        const bool empty = stream->size() == 0 && stream->compression().empty();
         throw SourceError(empty ? "the file is empty" : "the file ends before a capture header",
                           stream->path(), 0, "Name a pcap or pcapng file (also gzip, zstd or xz).");
     }

@@ -248,7 +248,9 @@ void PcapngFile::fill(std::vector<Packet>& batch) {
         if (!batch.empty()) return;  // the packets borrow the buffer that `more` moves
         if (stream_->more()) continue;
         if (stream_->waiting()) return;
-        if (stream_->size() > 0 || stream_->decode_error() != nullptr)
+        if (stream_->decode_error() != nullptr)
+            stop("source.truncated_file", std::string(stream_->decode_error()) + "; read up to there");
+        else if (stream_->size() > 0)
             stop("source.truncated_file", "the file is cut inside a block at byte " +
                                               std::to_string(stream_->offset()) + "; read up to there");
         ended_ = true;
