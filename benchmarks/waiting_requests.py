@@ -1,8 +1,8 @@
-"""How much the matcher claims where requests wait, or do not wait for what they called, by times alone.
+"""How much the matcher claims where requests wait, or do not wait for what they called, or clocks tick.
 
     python benchmarks/waiting_requests.py [--requests 3000]
 
-One simulated node (tests/one_node.py), three seeds each; every request makes a call x, then a call y:
+By times alone. One simulated node (tests/one_node.py), three seeds each; every request makes a call x, then a call y:
 
 * pool: calls go out on four connections, lent for each call in the order of asking; requests come at
   random, as many as keep the pool busy for a share of the time. Their own work is 2 ms a step, a call takes
@@ -10,6 +10,7 @@ One simulated node (tests/one_node.py), three seeds each; every request makes a 
 * workers: four, each with one request at a time from when it gets it to the answer; 16 callers ask again
   2 ms after their answer, so that requests wait for a worker all the time.
 * fire and forget: y begins before the answer and ends behind it.
+* clocks of 1 ms: nothing waits, and nothing is forgotten; stamps are cut to whole milliseconds.
 
 Connections are seen (a capture) or not (a span table); those of workers and forgotten calls never are.
 Claimed is the probability of the parent that was found, or of having none; sure are links, and calls without
@@ -110,6 +111,24 @@ def _forgets(draw: random.Random, requests: int, connections: bool, in_flight: f
     return _written([0] * requests, arrive, depart, made, connections)
 
 
+def _ticks(draw: random.Random, requests: int, connections: bool, in_flight: float) -> World:
+    gap = (3 * WORK_MS + 2 * CALL_MS) * MS / in_flight
+    now = 0.0
+    arrive, depart, made = [], [], []
+    for _ in range(requests):
+        now += draw.expovariate(1 / gap)
+        at = int(now)
+        calls = []
+        for _ in range(2):
+            begin = at + _lasts(draw, WORK_MS)
+            at = begin + _lasts(draw, CALL_MS)
+            calls.append((begin // MS * MS, at // MS * MS, 0))
+        arrive.append(int(now) // MS * MS)
+        depart.append((at + _lasts(draw, WORK_MS)) // MS * MS)
+        made.append(calls)
+    return _written([0] * requests, arrive, depart, made, connections)
+
+
 def _written(
     kinds: list[int],
     arrive: list[int],
@@ -133,6 +152,8 @@ SYSTEMS: dict[str, Callable[[random.Random, int, bool], World]] = {
     "workers": _workers,
     "fire and forget, 0.2 in flight": lambda d, n, c: _forgets(d, n, c, 0.2),
     "fire and forget, 2 in flight": lambda d, n, c: _forgets(d, n, c, 2.0),
+    "clocks of 1 ms, 2 in flight": lambda d, n, c: _ticks(d, n, c, 2.0),
+    "clocks of 1 ms, 6 in flight": lambda d, n, c: _ticks(d, n, c, 6.0),
 }
 
 

@@ -49,7 +49,11 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
 Assignment Matcher::Search::run(const Problem& stretch, const std::vector<float>& idle) {
     problem_ = stretch;
     model_.temper(kToDecide);
-    find_candidates(problem_, candidates_);
+    const auto settled = std::min(problem_.settled, problem_.children.size());
+    const double keep =
+        learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
+    forgotten_.count(problem_, keep);
+    find_candidates(problem_, candidates_, forgotten_.classes());
     lent_.find(problem_);
     if (lent_.once()) {
         lent_.keep_whole(problem_, candidates_);
@@ -58,9 +62,6 @@ Assignment Matcher::Search::run(const Problem& stretch, const std::vector<float>
     }
     chains_.resize(problem_.parents.size(), problem_.children.size());
     nearness_.forget();
-    const auto settled = std::min(problem_.settled, problem_.children.size());
-    const double keep =
-        learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
     content_.bind(keep);
     bound_.bind();
     model_.bind(idle, lent_.once());

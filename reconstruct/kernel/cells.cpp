@@ -18,7 +18,7 @@ constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to 
 constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
 constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
 constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
-constexpr double kEndPrior[] = {0.85, 0.1, 0.05};  // of the three kinds of END, before anything is learned
+constexpr double kEndPrior[] = {0.85, 0.1, 0.04, 0.01};  // of the kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
 // Steps that say of one class of requests what all that do not fan out say together.
 constexpr double kStepsAtLarge = 5000.0;
@@ -57,7 +57,7 @@ std::int32_t Model::gap_table(std::int32_t a, std::int32_t previous_cls, std::in
     if (key4_.find(name) == kNone && key3_.find(name) == kNone) name = key(-1, previous_cls, next_cls, 0);
     const auto at = gap_tables_key_.insert(name);
     if (at == static_cast<std::int32_t>(gap_tables_.size())) {
-        gap_tables_.push_back(log_density(gap_counts(a, previous_cls, next_cls, load)));
+        gap_tables_.push_back(problem_.gaps.log_density(gap_counts(a, previous_cls, next_cls, load)));
     }
     return at;
 }
@@ -140,7 +140,7 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
         counts = own;
     }
     out.parallel_gaps = static_cast<std::int32_t>(parallel_tables_.size());
-    parallel_tables_.push_back(log_density(counts));
+    parallel_tables_.push_back(problem_.gaps.log_density(counts));
     return out;
 }
 
@@ -180,10 +180,10 @@ void Model::find_taught(const std::vector<Taught>& taught) {
         const auto says = [&](double less) {
             return grammar(a_from, step.from, step.to, count3_[i3], count2_[i2], less);
         };
-        // As gap_counts() and log_density() have it, for one bin.
+        // As gap_counts() and GapScale::log_density() have it, for one bin.
         const auto lasts = [&](double less) {
             const auto share = [&](const Histogram& gaps, double n, double lent, double coarser) {
-                const double here = std::max(smoothed(gaps, bin) - kOwnShare * less, 0.0);
+                const double here = std::max(problem_.gaps.smoothed(gaps, bin) - kOwnShare * less, 0.0);
                 return (here + lent * coarser) / std::max(n - less + lent, 1e-9);
             };
             const double q2 = share(gap2_[i2], n2[i2], kGapBackoff2, share(gap_all_, n1, 0, 0));

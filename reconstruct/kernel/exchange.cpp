@@ -37,10 +37,10 @@ void ChainExchange::score(const std::vector<std::int32_t>& chain, std::int32_t h
                           const std::vector<std::uint8_t>& parents) {
     const auto first_option = options_.size();
     float top = -std::numeric_limits<float>::infinity();
-    const auto last_answer = problem_.children.response_begin[static_cast<std::size_t>(chain.back())];
+    const auto last_begin = problem_.children.begin[static_cast<std::size_t>(chain.back())];
     steps_of_class_.assign(steps_of_class_.size(), kUnknown);
     for (const auto p : candidates_.of(static_cast<std::size_t>(chain.front()))) {
-        if (!parents[p] || problem_.parents.depart[static_cast<std::size_t>(p)] + kSlack < last_answer)
+        if (!parents[p] || problem_.parents.depart[static_cast<std::size_t>(p)] + kSlack < last_begin)
             continue;
         float total = 0;
         bool possible = true;

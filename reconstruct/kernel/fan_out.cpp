@@ -71,7 +71,7 @@ void FanOut::find(const std::vector<std::int32_t>& parent_of) {
 
 std::uint64_t FanOut::key(std::int32_t a, std::uint32_t called, std::int32_t next) const noexcept {
     const auto state = static_cast<std::uint64_t>(next + 1);  // 0: any
-    const auto states = static_cast<std::uint64_t>(problem_.children.n_classes) + 4;
+    const auto states = static_cast<std::uint64_t>(problem_.children.n_classes) + 5;
     return ((static_cast<std::uint64_t>(a) * states + state) << 32 | called) + 1;
 }
 
@@ -106,12 +106,12 @@ void FanOut::observe_begin(std::int32_t a, std::int32_t k, Time since_arrival) {
         at = static_cast<std::int32_t>(begins_.size());
         begins_.push_back({});
     }
-    begins_[at][gap_bin(since_arrival)] += 1;
+    begins_[at][problem_.gaps.bin(since_arrival)] += 1;
 }
 
 void FanOut::compare_begin(std::int32_t a, std::int32_t k, Time since_arrival, float chain) {
     if (density_.empty()) {
-        for (const auto& begins : begins_) density_.push_back(log_density(begins));
+        for (const auto& begins : begins_) density_.push_back(problem_.gaps.log_density(begins));
         gain_.resize(begins_.size(), 0.0);
     }
     gain_[slot_[index(a, k)]] += begin_density(a, k, since_arrival) - chain;

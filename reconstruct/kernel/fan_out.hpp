@@ -63,7 +63,7 @@ public:
     }
     float begin_density(std::int32_t a, std::int32_t k, Time since_arrival) const noexcept {
         return density_[static_cast<std::size_t>(slot_[index(a, k)])]
-                       [static_cast<std::size_t>(gap_bin(since_arrival))];
+                       [static_cast<std::size_t>(problem_.gaps.bin(since_arrival))];
     }
 
 private:

@@ -39,7 +39,7 @@ std::vector<float> Model::find_waits(const std::vector<std::int32_t>& parent_of)
         const auto [from, to, wall, parallel, gap, log_speed] = look(p, Tip{}, c);
         const Cell& first = cell(parents.cls[p], from, to, load_before(p, kStart));
         const float work =
-            density(first, false)[gap_bin(gap)] + log_speed + kOrderTemper * order_.evidence(p, c, wall);
+            density(first, false)[problem_.gaps.bin(gap)] + log_speed + kOrderTemper * order_.evidence(p, c, wall);
         waited[p] = pool_wait_.waited(p, c, load_before(p, kStart), work);
     }
     return waited;

@@ -18,15 +18,20 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
     from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
     from2_.assign(n, 0.0);
     to1_.assign(n, 0.0);
-    // Before anything is learned: a gap is shorter rather than longer, with no scale (density ~ 1/gap).
-    for (int b = 0; b < kGapBins; ++b) {
-        first_guess_[b] = static_cast<float>(std::log(1.0 / kGapBins / gap_bin_width_ns(b)));
-    }
     orphan_.assign(static_cast<std::size_t>(problem.children.n_classes), -40.0f);
     survival_.assign(n, Histogram{});
     fade(0);
     forget_cells();
     bind(idle, false);
+}
+
+void Model::expect(const Affinity& affinity) {
+    affinity_ = affinity;
+    // A gap is shorter rather than longer, with no scale (density ~ 1/gap).
+    for (int b = 0; b < kGapBins; ++b) {
+        first_guess_[b] = static_cast<float>(std::log(1.0 / kGapBins / problem_.gaps.width_ns(b)));
+    }
+    forget_cells();
 }
 
 void Model::bind(const std::vector<float>& idle, bool lent_once) {
@@ -200,7 +205,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         if (previous != kStart && done && child_[previous].used_again != kNotAgain) {
             hold_.observe(problem_, candidates_, p, previous, child_[previous].used_again);
         }
-        const int bin = gap_bin(gap);
+        const int bin = problem_.gaps.bin(gap);
         if (parallel) {
             const auto j3 = parallel_key3_.insert(key(a, from, to, 0)),
                        j2 = parallel_key2_.insert(key(-1, from, to, 0));
@@ -220,7 +225,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         gap4_[i4][bin] += work;
         gap3_[i3][bin] += work;
         gap2_[i2][bin] += work;
-        leave_[from][gap_bin(wall)] += 1;
+        leave_[from][problem_.gaps.bin(wall)] += 1;
         gap_all_[bin] += 1;
     };
 
@@ -286,7 +291,7 @@ void Model::learn_begins(const std::vector<std::int32_t>& parent_of) {
         const auto [from, to, wall, parallel, gap, log_speed] = look(p, tip[p], c);
         const Cell& chain = cell(parents.cls[p], from, to, load_before(p, tip[p].latest));
         fan_out_.compare_begin(parents.cls[p], to, since_arrival(p, c),
-                               density(chain, parallel)[gap_bin(gap)] + log_speed +
+                               density(chain, parallel)[problem_.gaps.bin(gap)] + log_speed +
                                    (parallel ? chain.log_parallel : chain.log_serial));
         advance(p, tip[p], c);
     }

@@ -10,8 +10,9 @@
 //                               after the other, as a rule (fan_out.hpp): P(piped | previous, next), on the same
 //                               connection, and P(beside | a), on another one, which is not asked for each step:
 //                               the few that they seem to make are mostly mistakes, and must not vouch for each other
-// END comes in three kinds, each with its own grammar and gaps: after the last call ended (gap from there); while it
-// was still being answered (a proxy that streams: gap from the first byte of its answer); or before (an early flush).
+// END comes in four kinds, each with its own grammar and gaps: after the last call ended (gap from there); while it
+// was still being answered (a proxy that streams: gap from the first byte of its answer); begun before that (an early
+// flush); or over before that (the call was made and forgotten: gap from its begin).
 //   P(keeps its connection | previous, next), else one of the idle connections. Kept means that nobody used it in
 //                               between: a parent cannot hold a connection that another one is using
 // A step that taught the model is scored by what the others taught (leave one out): an assignment must not vouch for
@@ -60,10 +61,7 @@ public:
     void bind(const std::vector<float>& idle, bool lent_once);
 
     // Before the first estimate: what is expected of children.
-    void expect(const Affinity& affinity) {
-        affinity_ = affinity;
-        forget_cells();
-    }
+    void expect(const Affinity& affinity);
 
     // Re-estimates everything from an assignment (parent of each child, or kNone), after what was known before
     // has been weighed with `keep` (0: forgotten).
@@ -197,7 +195,7 @@ private:
         return previous == kStart ? parent_[p].load : child_[previous].load;
     }
     // Classes of children are followed by START, as previous, and by the kinds of END, as next.
-    std::int32_t n_states() const noexcept { return problem_.children.n_classes + 3; }
+    std::int32_t n_states() const noexcept { return problem_.children.n_classes + 4; }
     bool ends(std::int32_t next_cls) const noexcept { return next_cls >= problem_.children.n_classes; }
     struct Step {
         std::int32_t from = 0, to = 0;  // states
@@ -220,9 +218,9 @@ private:
             const auto& gaps = density(c, false);
             if (work_clock_.tells(kNextStep)) {
                 const Time worked = child.work_begin - before.work_end;
-                out.gap = gaps[gap_bin(std::max<Time>(worked, 0))] + child.log_speed;
+                out.gap = gaps[problem_.gaps.bin(std::max<Time>(worked, 0))] + child.log_speed;
             } else {
-                out.gap = gaps[gap_bin(std::max<Time>(child.begin - before.end, 0))];
+                out.gap = gaps[problem_.gaps.bin(std::max<Time>(child.begin - before.end, 0))];
             }
             if (child.before_on_conn == previous) {
                 out.rest = c.serial_stays;
@@ -232,7 +230,7 @@ private:
             out.rest = c.serial_leaves + hold_.evidence(before.used_again <
                                                         parent_[static_cast<std::size_t>(p)].response_begin);
         } else {
-            out.gap = density(c, true)[gap_bin(child.begin - before.begin)];
+            out.gap = density(c, true)[problem_.gaps.bin(child.begin - before.begin)];
             if (child.before_on_conn == previous) {
                 out.rest = c.log_p + c.log_piped;
                 if (c.carried) out.rest += carried_.evidence(c.carried, previous, next);

@@ -20,7 +20,7 @@ float Outlook::moved(std::int32_t c, std::int32_t own, std::int32_t p) const noe
     if (p != kNobody) {
         const auto at = static_cast<std::size_t>(p);
         if (problem_.parents.arrive[at] > problem_.children.begin[i] + kSlack ||
-            problem_.parents.depart[at] + kSlack < problem_.children.response_begin[i]) {
+            problem_.parents.depart[at] + kSlack < problem_.children.begin[i]) {
             return kImpossible;
         }
         const auto where = candidates_.find(i, p);

@@ -58,7 +58,7 @@ float PairSplit::content_of(std::int32_t c, int side) const {
     // Most children of long chains were made while the other parent was not there.
     const auto at = static_cast<std::size_t>(p);
     if (problem_.parents.arrive[at] > problem_.children.begin[i] + kSlack ||
-        problem_.parents.depart[at] + kSlack < problem_.children.response_begin[i]) {
+        problem_.parents.depart[at] + kSlack < problem_.children.begin[i]) {
         return kImpossible;
     }
     const auto where = candidates_.find(i, p);

@@ -32,7 +32,7 @@ PoolWait::Ways PoolWait::ways(std::int32_t p, std::int32_t c, int load) const no
     out.work = log_free_[load];
     if (!could_wait(p, c)) return out;
     out.wait = log_wait_[load] - log_waiting_[c] + ratio_[order_.place(p, c)];
-    out.gap = density_[gap_bin(problem_.children.begin[c] - released_[c])];
+    out.gap = density_[problem_.gaps.bin(problem_.children.begin[c] - released_[c])];
     return out;
 }
 
@@ -57,7 +57,7 @@ void PoolWait::observe(const Candidates& candidates, std::int32_t p, std::int32_
     starts_[load] += 1;
     if (waited <= 0) return;
     waits_[load] += waited;
-    gaps_[gap_bin(problem_.children.begin[c] - released_[c])] += waited;
+    gaps_[problem_.gaps.bin(problem_.children.begin[c] - released_[c])] += waited;
     chosen_[order_.place(p, c)] += waited;
     for (const auto q : candidates.of(static_cast<std::size_t>(c))) {
         if (could_wait(q, c)) possible_[order_.place(q, c)] += waited;
@@ -72,7 +72,7 @@ void PoolWait::finish() {
         log_wait_[l] = static_cast<float>(std::log(share));
         log_free_[l] = static_cast<float>(std::log1p(-share));
     }
-    density_ = log_density(gaps_);
+    density_ = problem_.gaps.log_density(gaps_);
     double all_chosen = 0, all_possible = 0;
     for (int b = 0; b < StartOrder::kBuckets; ++b) all_chosen += chosen_[b], all_possible += possible_[b];
     for (int b = 0; b < StartOrder::kBuckets; ++b) {

@@ -23,7 +23,7 @@ std::ptrdiff_t InFlight::at(std::int32_t process, Time when) const noexcept {
     return std::max<std::ptrdiff_t>(until(times.arrive) - until(times.depart), 1);
 }
 
-void find_candidates(const Problem& problem, Candidates& out) {
+void find_candidates(const Problem& problem, Candidates& out, std::span<const std::uint8_t> forgotten) {
     const auto& parents = problem.parents;
     const auto& children = problem.children;
     out.offset.assign(1, 0);
@@ -43,9 +43,11 @@ void find_candidates(const Problem& problem, Candidates& out) {
             active.push_back(static_cast<std::int32_t>(next++));
         }
         std::erase_if(active, [&](std::int32_t p) { return parents.depart[p] + kSlack < begin; });
+        const bool stays = forgotten.empty() || !forgotten[static_cast<std::size_t>(children.cls[c])];
+        const Time until = stays ? children.response_begin[c] : begin;
         for (const std::int32_t p : active) {
             if (!children.as_parent.empty() && p == children.as_parent[c]) continue;  // nobody calls itself
-            if (parents.depart[p] + kSlack >= children.response_begin[c]) out.parent.push_back(p);
+            if (parents.depart[p] + kSlack >= until) out.parent.push_back(p);
         }
         out.offset.push_back(static_cast<std::int64_t>(out.parent.size()));
     }

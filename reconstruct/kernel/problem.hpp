@@ -8,9 +8,10 @@
 #include <span>
 #include <vector>
 
-namespace tapscope::match {
+#include "gaps.hpp"
+#include "time.hpp"
 
-using Time = std::int64_t;
+namespace tapscope::match {
 
 inline constexpr std::int32_t kNone = -1;
 
@@ -67,6 +68,7 @@ struct Problem {
     std::size_t settled = std::numeric_limits<std::size_t>::max();  // from this one on they look ahead
     Time from = std::numeric_limits<Time>::min();                   // parents that depart in [from, until)
     Time until = std::numeric_limits<Time>::max();                  // teach how chains end
+    GapScale gaps{};             // by the ticks of the clock
     std::int32_t processes = 1;  // of which the last one stands for all that are not told, if there are more
     std::size_t decided() const noexcept { return decided_parent.size(); }
     std::int32_t process_of_parent(std::size_t p) const noexcept {
@@ -143,8 +145,9 @@ struct Candidates {
     }
 };
 
-// Into `out`, whose memory is used again.
-void find_candidates(const Problem& problem, Candidates& out);
+// Into `out`, whose memory is used again. `forgotten`, by class of children: of those, where it is set, also parents
+// that leave before the answer (forgotten.hpp). Empty: no such class.
+void find_candidates(const Problem& problem, Candidates& out, std::span<const std::uint8_t> forgotten = {});
 
 // For each child: how many connections of its kind it could have been sent on (idle ones, itself included), >= 1.
 // Connections below `known` are as old as the first row.

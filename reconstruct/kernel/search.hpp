@@ -13,6 +13,7 @@
 #include "content.hpp"
 #include "ejection.hpp"
 #include "exchange.hpp"
+#include "forgotten.hpp"
 #include "forward.hpp"
 #include "lent.hpp"
 #include "model.hpp"
@@ -90,6 +91,7 @@ private:
     const std::atomic<bool>& stop_;
     bool learned_ = false;
     Candidates candidates_;
+    Forgotten forgotten_;
     Lent lent_;
     Workers workers_;
     Content content_;

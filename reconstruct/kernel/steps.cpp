@@ -27,7 +27,9 @@ Model::Step Model::look(std::int32_t p, const Tip& tip, std::int32_t next) const
         if (latest == kStart) return by_the_wall(from, n + 2, done - answer, false);
         const Time answered = problem_.children.response_begin[latest];
         if (answer >= answered) return by_the_wall(from, n + 1, answer - answered, false);
-        return by_the_wall(from, n + 2, std::max<Time>(problem_.parents.depart[p] - done, 0), false);
+        const Time depart = problem_.parents.depart[p];
+        if (depart + kSlack >= answered) return by_the_wall(from, n + 2, std::max<Time>(depart - done, 0), false);
+        return by_the_wall(from, n + 3, std::max<Time>(depart - child_[latest].begin, 0), false);
     }
     const auto& child = child_[next];
     if (latest == kStart) {
@@ -104,7 +106,7 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
         out.gap = fan_out_.begin_density(parent.cls, to, since_arrival(p, next));
     } else {
         out.rest += parallel ? c.log_parallel : c.log_serial;
-        out.gap = density(c, parallel)[gap_bin(gap)] + log_speed;
+        out.gap = density(c, parallel)[problem_.gaps.bin(gap)] + log_speed;
     }
     if (next == kEnd) {
         if (previous == kStart) return out;
@@ -131,7 +133,7 @@ float Model::log_survival(std::int32_t p, std::int32_t previous, Time now) const
     if (!learned_) return 0.0f;
     const Time from = previous == kStart ? parent_[p].request_end : child_[previous].end;
     const auto state = previous == kStart ? problem_.children.n_classes : child_[previous].cls;
-    return survival_[state][gap_bin(std::max<Time>(now - from, 0))];
+    return survival_[state][problem_.gaps.bin(std::max<Time>(now - from, 0))];
 }
 
 }  // namespace tapscope::match

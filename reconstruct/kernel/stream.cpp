@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace tapscope::match {
@@ -186,6 +187,21 @@ std::vector<std::int32_t> NodeStream::own_places(std::size_t children, std::size
     return out;
 }
 
+// What all times of the first parents and children are multiples of, but for their origin, as far as gaps are told apart.
+Time NodeStream::tick(const std::vector<std::uint8_t>& answered, std::size_t children) const {
+    const Time origin = begin_.front();
+    Time out = 0;
+    const auto look = [&](const std::vector<Time>& times, std::size_t n, const std::vector<std::uint8_t>* seen) {
+        for (std::size_t i = 0; i < n && (out == 0 || out > kLeastGap); ++i) {
+            if (seen == nullptr || (*seen)[i]) out = std::gcd(out, times[i] - origin);
+        }
+    };
+    for (const auto* times : {&begin_, &child_response_begin_, &end_}) look(*times, children, nullptr);
+    for (const auto* times : {&arrive_, &request_end_}) look(*times, answered.size(), nullptr);
+    for (const auto* times : {&response_begin_, &depart_}) look(*times, answered.size(), &answered);
+    return out;
+}
+
 void NodeStream::match(const Border& border) {
     const auto decided = decided_parent_.size();
     // A parent that arrives after the last child has nothing to do with the stretch.
@@ -198,7 +214,8 @@ void NodeStream::match(const Border& border) {
         n_parent_classes_ = std::max(n_parent_classes_, parent_cls_[p] + 1);
     for (std::size_t c = 0; c < border.end; ++c)
         n_child_classes_ = std::max(n_child_classes_, child_cls_[c] + 1);
-    if (!matcher_ || n_parent_classes_ > capacity_parents_ || n_child_classes_ > capacity_children_) {
+    const bool fresh = !matcher_ || n_parent_classes_ > capacity_parents_ || n_child_classes_ > capacity_children_;
+    if (fresh) {
         const auto with_room = [](std::int32_t classes) {  // for some that may still come
             return std::min(classes + std::max(classes / 2, 8), kMaxClasses + 1);
         };
@@ -210,6 +227,7 @@ void NodeStream::match(const Border& border) {
     // How a parent ends that is still there at the horizon is not known yet.
     std::vector<std::uint8_t> answered(parents);
     for (std::size_t p = 0; p < parents; ++p) answered[p] = answered_[p] && depart_[p] < border.horizon;
+    if (fresh) gaps_ = GapScale(tick(answered, border.end));
     // Who waited for an answer for too long before the stretch begins makes none of its children.
     std::vector<Time> departs(depart_.begin(), depart_.begin() + static_cast<std::ptrdiff_t>(parents));
     for (std::size_t p = 0; p < parents && decided < border.end; ++p) {
@@ -246,6 +264,7 @@ void NodeStream::match(const Border& border) {
     problem.settled = border.settled;
     problem.from = from_;
     problem.until = border.at;
+    problem.gaps = gaps_;
     const auto& asked = setup_calls_.join(problem, first(child_setup_, border.end));
     const auto answer =
         setup_calls_.apart(matcher_->match(asked, idle_connections(asked.children, conns.known)));

@@ -125,6 +125,7 @@ private:
         std::int32_t known = 0;  // the first of them were used in the stretch before
     };
     Connections connections(const Border& border);
+    Time tick(const std::vector<std::uint8_t>& answered, std::size_t children) const;
     std::vector<std::int32_t> own_places(std::size_t children, std::size_t parents) const;
     void measure();
 
@@ -133,6 +134,7 @@ private:
     const std::atomic<bool>& stop_;
     std::unique_ptr<Matcher> matcher_;
     SetupCalls setup_calls_;
+    GapScale gaps_;
     std::int32_t capacity_parents_ = 0, capacity_children_ = 0;  // classes that the matcher has room for
     KeyMap parent_classes_, child_classes_;
     std::int32_t n_parent_classes_ = 0, n_child_classes_ = 0;  // of rows that were looked at

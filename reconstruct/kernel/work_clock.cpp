@@ -22,7 +22,8 @@ struct Gap {
 };
 
 // Log likelihood per kind of the steps' gaps, each told by the others of its cell.
-std::array<double, kStepKinds> likelihood(const std::vector<Gap>& gaps, const WorkClock& clock) {
+std::array<double, kStepKinds> likelihood(const std::vector<Gap>& gaps, const WorkClock& clock,
+                                          const GapScale& scale) {
     std::int32_t cells = 0;
     for (const auto& gap : gaps) cells = std::max(cells, gap.cell + 1);
     std::vector<Histogram> of_cell(static_cast<std::size_t>(cells));
@@ -34,7 +35,7 @@ std::array<double, kStepKinds> likelihood(const std::vector<Gap>& gaps, const Wo
     for (const auto& gap : gaps) {
         const auto end = clock.read(gap.to);
         const auto bin =
-            static_cast<std::size_t>(gap_bin(std::max<Time>(end.at - clock.read(gap.from).at, 0)));
+            static_cast<std::size_t>(scale.bin(std::max<Time>(end.at - clock.read(gap.from).at, 0)));
         ends.emplace_back(static_cast<std::uint8_t>(bin), end.log_speed);
         of_cell[static_cast<std::size_t>(gap.cell)][bin] += 1;
         of_kind[gap.kind][bin] += 1;
@@ -51,7 +52,7 @@ std::array<double, kStepKinds> likelihood(const std::vector<Gap>& gaps, const Wo
         if (log_p == 0) {
             const double at_large = (of_kind[kind][bin] - 1 + 0.1) / (all[kind] - 1 + 0.1 * kGapBins);
             const double p = (of_cell[cell][bin] - 1 + kOthers * at_large) / (total[cell] - 1 + kOthers);
-            log_p = std::log(p / gap_bin_width_ns(bin));
+            log_p = std::log(p / scale.width_ns(bin));
         }
         out[kind] += log_p + log_speed;
     }
@@ -83,11 +84,11 @@ bool WorkClock::choose(const Problem& problem, const std::vector<TimedStep>& ste
         gaps.push_back({step.kind, step.cell, from, to});
     }
     run(0);
-    const auto wall = likelihood(gaps, *this);
+    const auto wall = likelihood(gaps, *this, problem.gaps);
     double most = 0;
     for (const double processors : kProcessors) {
         run(processors);
-        const auto here = likelihood(gaps, *this);
+        const auto here = likelihood(gaps, *this, problem.gaps);
         double gained = 0;
         std::array<bool, kStepKinds> better{};
         for (std::size_t k = 0; k < kStepKinds; ++k) {

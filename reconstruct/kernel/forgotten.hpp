@@ -1,0 +1,27 @@
+// Calls that nobody waits for: their node may answer its own request first (an event is sent, a cache is filled).
+//
+// As a rule a call begins to be answered before its parent has left, which is half of what times tell. But where calls
+// of a class are made for requests that are there, and at times outlast all of them, the rule is not of that class.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+class Forgotten {
+public:
+    // Counts the undecided calls of a stretch; what was counted before counts `keep` times as much from now on.
+    void count(const Problem& problem, double keep);
+
+    // By class of children: whether one need only begin while its parent is there.
+    const std::vector<std::uint8_t>& classes() const noexcept { return forgotten_; }
+
+private:
+    std::vector<double> made_, outlast_;  // by class: calls made while somebody was there; that outlasted all of them
+    std::vector<std::uint8_t> forgotten_;
+};
+
+}  // namespace tapscope::match
