@@ -73,9 +73,27 @@ def test_files_of_a_time_end_the_capture_when_there_are_enough(net, tmp_path: Pa
     assert first["last_ns"] - first["first_ns"] < 1_100_000_000
     assert first["last_ns"] <= second["first_ns"]
     # What is in the files is what was dissected, also of the burst that filled the last one.
-    seen = read_spool(tmp_path / "x.spool").sources[0]["packets"]
-    assert first["packets"] + second["packets"] == json.loads(out)["packets"]
-    assert read_spool(tmp_path / "x.spool").counter("packets") == first["packets"] + second["packets"] <= seen
+    spool = read_spool(tmp_path / "x.spool")
+    written = first["packets"] + second["packets"]
+    assert written == json.loads(out)["packets"] == spool.counter("packets")
+    (source,) = spool.sources
+    assert source["packets"] == written
+    assert source["bytes"] == first["bytes"] + second["bytes"]
+
+
+def test_a_capture_of_so_many_packets_counts_no_others(net, tmp_path: Path) -> None:
+    """A batch from the kernel's ring holds more packets than were asked for."""
+    process = begun(net, tmp_path, "-w", tmp_path / "x.pcap", "-c", 37)
+    assert net.client(100, per_connection=50).wait(timeout=60) == 0
+    out, errors = process.communicate(timeout=30)
+    assert process.returncode == ExitCode.DONE, errors
+    spool, file = read_spool(tmp_path / "x.spool"), read_files([tmp_path / "x.pcap"])
+    assert json.loads(out)["packets"] == spool.counter("packets") == 37
+    for source in (spool.sources[0], file.sources[0]):
+        assert source["packets"] == 37
+        assert source["bytes"] == file.sources[0]["bytes"]
+        assert source["last_ns"] == file.sources[0]["last_ns"]
+    assert spool.tap_points == file.tap_points
 
 
 @pytest.mark.parametrize("name", ["x-%Y.pcap", "x.pcap"])

@@ -116,6 +116,7 @@ private:
             const std::size_t offered = std::min<std::uint64_t>(batch_.size() - at_, packets - packets_);
             const std::span<const Packet> here = std::span<const Packet>(batch_).subspan(at_, offered);
             const std::size_t n = written_ ? written_->write(here) : offered;
+            if (live_) live_->taken(here.first(n));
             if (dissect_) engine_.packets(here.first(n));
             at_ += n;
             packets_ += n;

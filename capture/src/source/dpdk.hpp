@@ -64,6 +64,7 @@ private:
     int timestamp_offset_ = -1;
     std::uint64_t timestamp_flag_ = 0;
     std::int64_t last_poll_ns_ = 0, longest_wait_ns_ = 0;
+    std::uint64_t arrived_ = 0;  // packets, taken on or not
     std::uint64_t interface_packets_before_ = 0;
 };
 

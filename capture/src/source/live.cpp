@@ -124,7 +124,6 @@ void LiveSource::take(std::uint32_t captured, std::uint32_t length, std::int64_t
     std::memcpy(arena_.data() + used_, data, captured);
     batch_->push_back({arena_.data() + used_, captured, length, time_ns, link_, 0});
     used_ += captured;
-    note(batch_->back());
     if (clocks_compared_ < kClocksCompared) [[unlikely]]
         compare_clocks(batch_->back());
 }

@@ -16,6 +16,9 @@ public:
     explicit LiveGroup(std::vector<std::unique_ptr<LiveInput>> inputs) : inputs_(std::move(inputs)) {}
 
     void fill(std::vector<Packet>& batch) override;
+    void taken(std::span<const Packet> packets) override {
+        for (const Packet& packet : packets) inputs_[packet.source]->taken({&packet, 1});
+    }
     void update_counters() override {
         for (const auto& input : inputs_) input->update_counters();
     }
