@@ -10,7 +10,9 @@ import threading
 import time
 
 import pytest
+from cli_program import CAPTURE
 
+from tapscope.capture import _native
 from tapscope.capture.live import Control
 from tapscope.cli.signals import asked_to_stop
 
@@ -44,3 +46,17 @@ def test_a_write_that_waits_for_its_reader_goes_on(number: signal.Signals) -> No
     assert written == 100, os.strerror(ctypes.get_errno())
     assert control.report == (number == signal.SIGUSR1)
     assert not control.stop
+
+
+def test_what_a_signal_prints_is_counted_up_to_now() -> None:
+    """Not up to the last segment, which may be ten seconds ago."""
+    capture = _native.Capture.of_files(
+        paths=[str(CAPTURE)], salt=bytes(16), keep_text=False, port_map={}, limits={}
+    )
+    for packets in (100, 300):
+        capture.run(60_000, packets)
+        status = capture.status()
+        counted = {name: value for name, value, _ in status["counters"]}
+        assert counted["packets"] == status["packets"] == packets
+        assert 0 < counted["tcp.segments"] <= packets
+        assert counted["tcp.payload"] > 0

@@ -81,6 +81,7 @@ public:
 
     py::dict status() {
         update();
+        engine_.count_totals();
         py::dict out;
         Tracker& tracker = engine_.tracker();
         out["packets"] = packets_;

@@ -84,6 +84,23 @@ public:
         return out;
     }
 
+    // Brings counters() up to date with what the hot path keeps elsewhere: adds what came since the last time.
+    void count_totals() {
+        const std::uint64_t refused = recorder_.classes.refused();
+        counters_.add("packets", packets_ - counted_.packets, Unit::packets);
+        counters_.add("tcp.segments", segments_ - counted_.segments, Unit::packets);
+        counters_.add("tcp.payload", payload_ - counted_.payload, Unit::bytes);
+        if (refused > 0) counters_.add("classes.beyond_bound", refused - counted_.refused, Unit::messages);
+        TlsKeyLog::Refused keys;
+        if (recorder_.tls_keys) keys = recorder_.tls_keys->refused();
+        if (keys.unreadable > counted_.keys.unreadable)
+            counters_.add("tls.keylog_unreadable", keys.unreadable - counted_.keys.unreadable, Unit::events);
+        if (keys.beyond_bound > counted_.keys.beyond_bound)
+            counters_.add("tls.keylog_beyond_bound", keys.beyond_bound - counted_.keys.beyond_bound,
+                          Unit::events);
+        counted_ = {packets_, segments_, payload_, refused, keys};
+    }
+
     Recorder& recorder() noexcept { return recorder_; }
     Tracker& tracker() noexcept { return tracker_; }
     const TapPoints& tap_points() const noexcept { return tap_points_; }
@@ -100,22 +117,6 @@ private:
     static constexpr std::size_t kAhead = Tracker::kMaxBatch;
     static_assert(kAhead <= PacketDecoder::kPayloadsKept);
 
-    // Counters that the hot path keeps elsewhere: what came since the last time.
-    void count_totals() {
-        const std::uint64_t refused = recorder_.classes.refused();
-        counters_.add("packets", packets_ - counted_.packets, Unit::packets);
-        counters_.add("tcp.segments", segments_ - counted_.segments, Unit::packets);
-        counters_.add("tcp.payload", payload_ - counted_.payload, Unit::bytes);
-        if (refused > 0) counters_.add("classes.beyond_bound", refused - counted_.refused, Unit::messages);
-        TlsKeyLog::Refused keys;
-        if (recorder_.tls_keys) keys = recorder_.tls_keys->refused();
-        if (keys.unreadable > counted_.keys.unreadable)
-            counters_.add("tls.keylog_unreadable", keys.unreadable - counted_.keys.unreadable, Unit::events);
-        if (keys.beyond_bound > counted_.keys.beyond_bound)
-            counters_.add("tls.keylog_beyond_bound", keys.beyond_bound - counted_.keys.beyond_bound,
-                          Unit::events);
-        counted_ = {packets_, segments_, payload_, refused, keys};
-    }
     struct Totals {
         std::uint64_t packets = 0, segments = 0, payload = 0, refused = 0;
         TlsKeyLog::Refused keys;
