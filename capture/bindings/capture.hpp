@@ -51,6 +51,10 @@ public:
     bool run(int milliseconds, std::uint64_t packets) {
         const py::gil_scoped_release no_gil;
         const bool more = take(milliseconds, packets);
+        if (const Clock::time_point now = Clock::now(); live_ && now - asked_ >= kAskEvery) {
+            live_->update_counters();
+            asked_ = now;
+        }
         if (written_)
             written_->flush();  // who reads the file meanwhile sees it grow, and killing costs no second
         return more;
@@ -96,6 +100,7 @@ public:
 
 private:
     static constexpr std::chrono::milliseconds kPause{10};  // for a pipe that is silent
+    static constexpr std::chrono::seconds kAskEvery{1};     // for counters of drops
 
     bool take(int milliseconds, std::uint64_t packets) {
         const Clock::time_point until = Clock::now() + std::chrono::milliseconds(milliseconds);
@@ -148,6 +153,7 @@ private:
     std::unique_ptr<MergedSources> files_;
     std::shared_ptr<TlsKeyLog> tls_keys_;  // of files
     std::unique_ptr<PacketFile> written_;  // gets every packet; null: none
+    Clock::time_point asked_ = Clock::now();
     std::vector<Packet> batch_;
     std::size_t at_ = 0;  // packets of the batch that were taken
     std::uint64_t packets_ = 0;

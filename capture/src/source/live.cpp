@@ -155,9 +155,9 @@ void LiveSource::update_counters() {
     pcap_stat stat{};
     if (pcap_stats(handles_->pcap, &stat) == 0) {
         report_.drops_known = true;
-        report_.received = stat.ps_recv;
-        report_.dropped_by_kernel = stat.ps_drop;
-        report_.dropped_by_interface = stat.ps_ifdrop;
+        report_.received = received_(stat.ps_recv);
+        report_.dropped_by_kernel = dropped_by_kernel_(stat.ps_drop);
+        report_.dropped_by_interface = dropped_by_interface_(stat.ps_ifdrop);
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include "counters.hpp"
 #include "source/live_input.hpp"
+#include "source/unwrapped.hpp"
 
 namespace tapscope {
 
@@ -47,6 +48,7 @@ private:
     Counters& counters_;
     LinkType link_ = LinkType::ethernet;
     std::int64_t fraction_ns_ = 1;
+    Unwrapped received_, dropped_by_kernel_, dropped_by_interface_;
     std::uint32_t clocks_compared_ = 0;  // packets whose stamp was held against the system's clock
     std::vector<std::uint8_t> arena_;    // copies: libpcap's bytes die when its callback returns
     std::size_t used_ = 0;

@@ -9,7 +9,8 @@ namespace tapscope {
 
 class LiveInput : public Source {
 public:
-    // Asks for the counters of drops and writes what is buffered. Call at the end, and whenever they are wanted.
+    // Asks for the counters of drops. Call at the end, whenever they are wanted, and every few seconds besides, as they
+    // may begin again at 0.
     virtual void update_counters() = 0;
     // Counts packets of the last batch. Who captures so many packets, or into so many files, leaves the rest of a batch:
     // those are not of the capture.
