@@ -155,6 +155,37 @@ def test_packets_on_standard_output_are_there_as_they_come(net) -> None:
     assert f"{packets} packets captured".encode() in errors
 
 
+def test_a_reader_that_reads_no_more_is_told_from_a_full_disk(net) -> None:
+    process = net.capture("-w", "-", "-s", 0, "tcp port 8080")
+    assert process.stdout is not None
+    assert len(os.read(process.stdout.fileno(), 100)) == 24
+    time.sleep(0.3)
+    assert net.client(200, per_connection=50).wait(timeout=30) == 0  # more than a pipe holds
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    assert process.wait(timeout=20) == ExitCode.ERROR
+    assert b"a signal ended the capture while writing waited for the reader" in errors
+    assert b"standard output" in errors
+    assert b"disk" not in errors
+
+
+def test_a_reader_that_is_gone_is_told_from_a_full_disk(net) -> None:
+    process = net.capture("-w", "-", "-s", 0, "tcp port 8080")
+    assert process.stdout is not None
+    assert len(os.read(process.stdout.fileno(), 100)) == 24
+    process.stdout.close()
+    time.sleep(0.3)
+    assert net.client(10).wait(timeout=30) == 0
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    assert process.wait(timeout=20) == ExitCode.ERROR
+    assert b"who read the packets is gone" in errors
+    assert b"standard output" in errors
+    assert b"disk" not in errors
+
+
 @pytest.mark.parametrize("words", [("-C", "1"), ("-G", "5"), ("-o", "x.db")])
 def test_standard_output_takes_no_turns(net, words) -> None:
     process = net.capture("-w", "-", *words)

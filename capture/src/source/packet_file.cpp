@@ -117,8 +117,17 @@ void PacketFile::flush() {
 
 // Told once: what is behind it, a spool's last rows, is still to be written.
 void PacketFile::fail() {
+    const int error = errno;
     failed_ = true;
-    throw SourceError(std::string("writing failed: ") + std::strerror(errno), open_path_, -1,
+    const std::string where = open_path_ == "-" ? "standard output" : open_path_;
+    if (error == EINTR)
+        throw SourceError(
+            "a signal ended the capture while writing waited for the reader", where, -1,
+            "The last packets are lost, at most 256 KiB of them; what was written before can be read.");
+    if (error == EPIPE)
+        throw SourceError("who read the packets is gone", where, -1,
+                          "End the capture first, or let the reader go on to the end of its input.");
+    throw SourceError(std::string("writing failed: ") + std::strerror(error), where, -1,
                       "Is the disk full? What was written before can be read.");
 }
 
