@@ -142,7 +142,8 @@ def capture_to_spool(
     `spool` None: packets are only written to ``settings.write`` and counted. Once everything is open the
     process becomes `user` (when it is root) and gives up its capabilities for good; None: stay as it is.
     `on_report` and `on_progress` get the counters so far: the first when ``control.report`` asks for it, the
-    other every second. Returns the counters at the end. Raises TapscopeError; what was read before stays.
+    other every second. Returns the counters at the end, and as `packet_file_lost` the packet file if it was
+    removed or replaced while it was written. Raises TapscopeError; what was read before stays.
     """
     control = control or Control()
     owner = None
@@ -201,6 +202,7 @@ class _Run:
             self._writer.put(self._segment(), last=True)
             self._writer.end(outcome)
         record = self._status()
+        record["packet_file_lost"] = self._capture.packet_file() if self._capture.packet_file_lost() else None
         if failure is not None:
             raise failure
         return record

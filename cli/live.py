@@ -178,6 +178,7 @@ def _record(options: LiveOptions, counted: dict[str, Any]) -> dict[str, Any]:
         "messages": counted.get("messages"),
         "messages_by_protocol": {names[number]: count for number, count in sorted(by_protocol.items())},
         "packet_file": None if options.packet_file is None else str(options.packet_file),
+        "packet_file_lost": counted["packet_file_lost"],
         "spool": None if options.spool is None else str(options.spool),
         "run": None,
     }

@@ -389,5 +389,5 @@ def live(record: Mapping[str, Any]) -> None:
         protocols = ", ".join(f"{name} {count}" for name, count in record["messages_by_protocol"].items())
         print(f"{record['messages']} messages read" + (f" ({protocols})" if protocols else ""))
     for key in ("packet_file", "spool", "run"):
-        if record[key] not in (None, "-"):
+        if record[key] not in (None, "-") and not (key == "packet_file" and record["packet_file_lost"]):
             print(f"Stored in {record[key]}")

@@ -135,6 +135,24 @@ def test_a_ring_of_files_belongs_to_the_user_that_root_became(net) -> None:
         assert first[0] > first[1], "the first file was written over"
 
 
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_packet_file_that_was_taken_away_is_said(net, tmp_path: Path, traced: bool) -> None:
+    words = ["-o", tmp_path / "x.db"] if traced else []
+    process = net.capture("-w", tmp_path / "x.pcap", *words, "-Z", "root", "tcp port 8080")
+    wait_for((tmp_path / "x.pcap").exists)
+    time.sleep(1.0)
+    (tmp_path / "x.pcap").unlink()
+    (tmp_path / "x.pcap").write_bytes(b"of somebody else")
+    assert net.client(10).wait(timeout=30) == 0
+    time.sleep(0.3)
+    out, errors = stop(process)
+    assert process.returncode == ExitCode.ERROR
+    assert "packets captured" in out
+    assert f"Stored in {tmp_path}/x.pcap" not in out
+    assert (f"Stored in {tmp_path}/x.db" in out) == traced
+    assert f"{tmp_path}/x.pcap: the packet file was removed or replaced while it was written" in errors
+
+
 def test_packets_on_standard_output_are_there_as_they_come(net) -> None:
     process = net.capture("-w", "-", "-s", 0, "tcp port 8080")
     assert process.stdout is not None

@@ -44,6 +44,7 @@ public:
     }
     // The open packet file; empty: none, or none yet.
     std::string packet_file() const { return written_ ? written_->open_path() : std::string(); }
+    bool packet_file_lost() const noexcept { return written_ && written_->lost(); }
     Counters& counters() noexcept { return engine_.counters(); }
 
     // Takes packets for `milliseconds`, or until there are `packets` (at least as many as so far) in total. False
@@ -181,6 +182,7 @@ inline py::class_<Capture> define_capture(py::module_& m) {
         .def("write_to", &Capture::write_to, py::kw_only(), py::arg("path"), py::arg("bytes"),
              py::arg("seconds"), py::arg("files"), py::arg("snaplen"))
         .def("packet_file", &Capture::packet_file)
+        .def("packet_file_lost", &Capture::packet_file_lost)
         .def("run", &Capture::run, py::arg("milliseconds"), py::arg("packets"))
         .def("rows", &Capture::rows)
         .def("finish", &Capture::finish)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYLOG_WAIT, Duration, Size
+from tapscope.store.errors import TapscopeError
 
 
 class SnapLength(click.IntRange):
@@ -239,3 +240,9 @@ def capture(
             print_json(record)
         else:
             show.live(record)
+    if record["packet_file_lost"] and parent is None:  # a parent traces what there is, and says so itself
+        raise TapscopeError(
+            "the packet file was removed or replaced while it was written: its packets are lost",
+            path=record["packet_file_lost"],
+            remedy="Capture again and leave the file alone until the end; -C and -G make files to take away.",
+        )

@@ -1,5 +1,6 @@
 #include "source/packet_file.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -113,6 +114,15 @@ void PacketFile::put(const void* data, std::size_t size) {
 
 void PacketFile::flush() {
     if (file_ && !failed_ && std::fflush(file_.get()) != 0) fail();
+}
+
+bool PacketFile::lost() const noexcept {
+    if (!file_ || open_path_ == "-") return false;
+    struct stat ours{}, there{};
+    if (::fstat(fileno(file_.get()), &ours) != 0) return false;
+    // A folder that we may not look into any more (-Z) says nothing.
+    if (::stat(open_path_.c_str(), &there) != 0) return errno == ENOENT || errno == ENOTDIR;
+    return ours.st_dev != there.st_dev || ours.st_ino != there.st_ino;
 }
 
 // Told once: what is behind it, a spool's last rows, is still to be written.

@@ -28,6 +28,8 @@ public:
     void flush();
     // Of the open file; empty before the first packet where names have the time in them.
     const std::string& open_path() const noexcept { return open_path_; }
+    // Whether the open file was removed or replaced since: what is written has no name any more.
+    bool lost() const noexcept;
 
 private:
     struct Close {
