@@ -163,11 +163,12 @@ bool PacketDecoder::ipv6(Rest rest, Segment& segment) {
 bool PacketDecoder::ipv6_payload(std::uint8_t next, Rest rest, const Network& network, Segment& segment) {
     constexpr std::uint8_t kHopByHop = 0, kRouting = 43, kFragment = 44, kAuthentication = 51,
                            kDestination = 60;
-    for (int i = 0; i < kMaxExtensions; ++i) {
+    for (int passed = 0;; ++passed) {
         const std::uint8_t* p = rest.p;
         if (next != kHopByHop && next != kRouting && next != kFragment && next != kDestination &&
             next != kAuthentication)
             return ip_payload(next, rest, network, segment);
+        if (passed == kMaxExtensions) return unreadable("decode.too_many_ipv6_extensions");
         if (rest.captured < 8) return unreadable("decode.short_ipv6_extension");
         if (next == kFragment) {
             const std::uint16_t place = load_be16(p + 2);
@@ -186,7 +187,6 @@ bool PacketDecoder::ipv6_payload(std::uint8_t next, Rest rest, const Network& ne
         if (rest.captured < size) return unreadable("decode.short_ipv6_extension");
         rest = rest.skip(size);
     }
-    return unreadable("decode.too_many_ipv6_extensions");
 }
 
 bool PacketDecoder::fragment(const FragmentKey& key, const Fragment& part, const Network& network,
