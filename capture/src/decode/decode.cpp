@@ -118,8 +118,15 @@ bool PacketDecoder::ipv4(Rest rest, Segment& segment) {
     const std::size_t header = std::size_t{p[0]} % 16 * 4;
     if (p[0] >> 4 != 4 || header < 20) return unreadable("decode.bad_ipv4_header");
     std::size_t total = load_be16(p + 2);
-    if (total == 0)
-        total = rest.length;  // segmentation offload: the length did not fit or is filled in later
+    if (total == 0) {
+        // Segmentation offload: the length did not fit or is filled in later. Only packets longer than a segment are
+        // handed over like this. What lies behind the TCP header of a shortest frame is not known to be data, and an
+        // acknowledgement with its padding is what looks like that.
+        constexpr std::size_t kShortest = 46;  // payload of an Ethernet frame
+        total = rest.length;
+        if (total <= kShortest && p[9] == kTcp && rest.captured > header + 12)
+            total = std::min(total, header + std::size_t{p[header + 12]} / 16 * 4);
+    }
     if (total < header) return unreadable("decode.bad_ipv4_length");
     if (total > rest.length) {
         // A mirror may cut what it sends; outside of tunnels the frame's length is the truth, and in PPPoE its own.
