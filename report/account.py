@@ -64,8 +64,9 @@ def _lines(
     if cut:
         yield Line("captured", "Packets cut off by the snap length", cut, None)
     for name, value, unit in counters:
-        if name.startswith("decode.") and unit == "packets" and value:
-            yield Line("not followed", losses.words(name), value, None)
+        if name.startswith("decode.") and unit in ("packets", "bytes") and value:
+            packets, size = (value, None) if unit == "packets" else (None, value)
+            yield Line("not followed", losses.words(name), packets, size)
     yield Line("TCP payload", "Bytes in TCP segments", _value(counters, "tcp.segments"), total.payload)
     for name, value in total.discarded.items():
         yield Line("TCP payload", losses.words(name), None, value)

@@ -52,6 +52,7 @@ WORDS = {
     "decode.fragment_bound": "IP fragments beyond the bound on memory",
     "decode.fragments_joined": "IP fragments put together",
     "decode.datagram_joined": "IP datagrams put together from fragments",
+    "decode.fragment_behind_cut": "In IP fragments behind one that the snap length cut: missing, too",
     "decode.bad_fragment": "IP fragments of impossible size or place",
     "decode.too_deep": "Packets with more tunnels inside one another than are followed",
     "decode.cut_by_mirror": "Packets that a mirror cut before it sent them",

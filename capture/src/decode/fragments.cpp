@@ -83,9 +83,11 @@ std::optional<Fragments::Whole> Fragments::add(const FragmentKey& key, const Fra
         if (to <= from) return;
         filled += to - from;
         const std::size_t skip = from - range.begin;
-        if (skip < fragment.captured)
-            std::memcpy(datagram.bytes.data() + from, fragment.bytes + skip,
-                        std::min<std::size_t>(fragment.captured - skip, to - from));
+        if (skip < fragment.captured) {
+            const std::size_t size = std::min<std::size_t>(fragment.captured - skip, to - from);
+            std::memcpy(datagram.bytes.data() + from, fragment.bytes + skip, size);
+            datagram.kept += size;
+        }
     };
     for (const Range& there : datagram.covered) {
         if (there.end <= from) continue;
@@ -110,7 +112,9 @@ std::optional<Fragments::Whole> Fragments::add(const FragmentKey& key, const Fra
     if (datagram.total == 0 || covered.size() != 1 || covered[0].begin != 0) return std::nullopt;
     Whole whole{std::move(datagram.bytes), datagram.total, datagram.protocol};
     bytes_ -= whole.bytes.size();
-    whole.bytes.resize(std::min(datagram.whole_to, datagram.total));
+    const std::uint32_t used = std::min(datagram.whole_to, datagram.total);
+    whole.bytes.resize(used);
+    if (datagram.kept > used) counters_.add("decode.fragment_behind_cut", datagram.kept - used, Unit::bytes);
     counters_.add("decode.fragments_joined", datagram.came.size());
     counters_.add("decode.datagram_joined");
     datagram.bytes = {};

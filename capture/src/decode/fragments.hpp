@@ -59,6 +59,7 @@ private:
         std::vector<std::uint8_t> bytes;
         std::vector<Range> came;              // every fragment, as it came
         std::vector<Range> covered;           // sorted, disjoint
+        std::uint64_t kept = 0;               // captured bytes at their places
         std::uint32_t total = 0;              // 0: the last fragment was not seen
         std::uint32_t whole_to = UINT32_MAX;  // first byte that the snap length cut off
         std::uint64_t number = 0;
