@@ -19,6 +19,8 @@ REPLACED_LOOKS = 20
 """Looks without new bytes before a file counts as replaced: who wrote it may do so for a while after it was
 renamed."""
 BLOCK = 256 * 1024
+DESCRIPTORS = 4
+"""Of each file: its own, both ends of the pipe, and the engine's."""
 ROTATED = "was followed no longer; name the files of a rotating capture one by one, or capture with --spool"
 
 
@@ -84,8 +86,10 @@ def _carry_file(file: IO[bytes], pipe: IO[bytes], following: Followed, path: str
 
 
 def _carry_pipe(file: IO[bytes], pipe: IO[bytes], following: Followed, path: str | os.PathLike[str]) -> None:
+    ready = select.poll()  # which takes any descriptor; select those below 1024
+    ready.register(file, select.POLLIN)
     while not following.over.is_set():
-        if select.select([file], [], [], LOOK_SECONDS)[0]:
+        if ready.poll(LOOK_SECONDS * 1000):
             block = file.read(BLOCK)
             if not block:
                 return

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from tapscope.capture import _native
 from tapscope.capture.chunks import ClassLines
-from tapscope.capture.follow import Followed, followed
+from tapscope.capture.descriptors import make_room
+from tapscope.capture.follow import DESCRIPTORS, Followed, followed
 from tapscope.capture.read import as_tapscope_error, checked_keylog, checked_ports, checked_salt
 from tapscope.capture.segment import AMENDMENTS, arrays_of, load_segment
 from tapscope.capture.spool import CLASSES, JOINED, SegmentFile, class_line, read_manifest, segment_files
@@ -77,6 +78,7 @@ class GrowingFiles:
         self._thread = threading.Thread(target=self._read, name="engine", daemon=True)
 
     def __enter__(self) -> GrowingFiles:
+        make_room(len(self._names), DESCRIPTORS)
         with contextlib.ExitStack() as opening:
             self._files = [opening.enter_context(followed(name)) for name in self._names]
             self._open = opening.pop_all()

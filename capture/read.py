@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tapscope.capture import _native
+from tapscope.capture.descriptors import make_room
 from tapscope.store.codes import DISSECTED
 from tapscope.store.errors import TapscopeError
 from tapscope.store.tables import Table
@@ -82,6 +83,7 @@ def read_files(
     """
     if not paths:
         raise TapscopeError("no capture file was named", remedy="Name at least one pcap or pcapng file.")
+    make_room(len(paths))
     try:
         out = _native.read_files(
             [os.fspath(path) for path in paths],

@@ -180,10 +180,13 @@ def _follow(run: RunFile, found: Inputs, options: TraceOptions, over: Callable[[
 
 def _read_packets(paths: Sequence[Path], options: TraceOptions, progress: Progress | None) -> CaptureTables:
     from tapscope import capture
-    from tapscope.capture.follow import followed
+    from tapscope.capture.descriptors import make_room
+    from tapscope.capture.follow import DESCRIPTORS, followed
 
     with contextlib.ExitStack() as stack:
         names = [str(path) for path in paths]
+        if options.follow:
+            make_room(len(names), DESCRIPTORS)
         growing = [stack.enter_context(followed(name)) for name in names] if options.follow else []
         captured = capture.read_files(
             [file.pipe for file in growing] or names,
