@@ -43,7 +43,7 @@ class CaptureTables:
     sources: list[dict[str, Any]]
     """Per file or interface: path, format, packets, bytes, first_ns, last_ns, link_type, ts_resolution,
     truncated_packets; received, dropped_by_kernel and dropped_by_interface where recorded; warning where
-    reading stopped early."""
+    reading stopped early, or several files lay in one."""
     tap_points: list[tuple[int, int, int, int]]
     """Per tap point (`store.codes.tap_point_text`): its code, packets, captured bytes, segments that
     were copies of others. The first row is traffic without tag and tunnel."""

@@ -40,6 +40,7 @@ WORDS = {
     "spool.missing_segments": "Segments that are missing",
     "spool.references_lost": "References to messages of lost or deleted segments",
     "source.truncated_file": "Files that end in the middle of a packet",
+    "source.pcap_file_behind_another": "Capture files that were put behind another one in the same file",
     "source.late_packet": "Packets further out of order than --reorder-window",
     "source.unknown_link_type": "Packets of a link type that is not known",
     "decode.arp": "ARP: carries no calls",

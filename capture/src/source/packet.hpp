@@ -51,7 +51,7 @@ struct SourceReport {
     std::uint64_t truncated_packets = 0;  // cut by the snap length
     bool drops_known = false;
     std::uint64_t dropped_by_kernel = 0, dropped_by_interface = 0, received = 0;
-    std::string warning;  // why reading stopped early, if it did
+    std::string warning;  // why reading stopped early, if it did, and what else is odd about it
 };
 
 // Unusable input: which file, where in it, and what to do.

@@ -1,5 +1,7 @@
 #include "source/pcap_file.hpp"
 
+#include <algorithm>
+
 #include "bytes.hpp"
 
 namespace tapscope {
@@ -38,6 +40,14 @@ bool PcapFile::is_magic(const std::uint8_t* p) noexcept {
            swapped == kNanos || swapped == kModified;
 }
 
+bool PcapFile::is_file_header(const std::uint8_t* p) noexcept {
+    // A packet that begins like this is of one microsecond in 2055 or later. Every record is asked.
+    const std::uint32_t magic = load_le32(p);
+    if (magic >> 16 == 0xa1b2) return is_magic(p) && load_le16(p + 4) == 2 && load_le16(p + 6) == 4;
+    if ((magic & 0xffff) == 0xb2a1) return is_magic(p) && load_be16(p + 4) == 2 && load_be16(p + 6) == 4;
+    return false;
+}
+
 PcapFile::PcapFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, Counters& counters)
     : stream_(std::move(stream)), counters_(counters), index_(index) {
     report_.path = stream_->path();
@@ -46,26 +56,52 @@ PcapFile::PcapFile(std::unique_ptr<ByteStream> stream, std::uint16_t index, Coun
         throw SourceError("the pcap file header is cut", report_.path,
                           static_cast<std::int64_t>(stream_->size()),
                           "The file ends inside its first 24 bytes; capture again.");
-    const std::uint8_t* p = stream_->data();
+    begin_file(stream_->data());
+    if (!link_type_known(link_))
+        throw SourceError("unknown link type " + std::to_string(static_cast<unsigned>(link_)), report_.path,
+                          20, kKnownLinkTypes);
+    stream_->skip(kFileHeader);
+}
+
+void PcapFile::begin_file(const std::uint8_t* p) {
     std::uint32_t magic = load_le32(p);
     swapped_ = magic != kMicros && magic != kNanos && magic != kModified;
     if (swapped_) magic = load_be32(p);
-    if (magic == kNanos) fraction_ns_ = 1;
-    if (magic == kModified) record_header_ = 24;
-    report_.resolution = magic == kNanos ? "1 ns" : "1 us";
+    fraction_ns_ = magic == kNanos ? 1 : 1000;
+    record_header_ = magic == kModified ? 24 : 16;
+    const std::string resolution = magic == kNanos ? "1 ns" : "1 us";
+    if (report_.resolution.find(resolution) == std::string::npos)  // files in one may differ
+        report_.resolution += (report_.resolution.empty() ? "" : ", ") + resolution;
     // The upper bits of the field tell the length of the frame check sequence.
-    const std::uint32_t type = (swapped_ ? load_be32(p + 20) : load_le32(p + 20)) & 0xffff;
+    const auto type = static_cast<std::uint16_t>(swapped_ ? load_be32(p + 20) : load_le32(p + 20));
     link_ = static_cast<LinkType>(type);
-    report_.link_types.push_back(static_cast<std::uint16_t>(type));
-    if (!link_type_known(link_))
-        throw SourceError("unknown link type " + std::to_string(type), report_.path, 20, kKnownLinkTypes);
+    if (std::find(report_.link_types.begin(), report_.link_types.end(), type) == report_.link_types.end())
+        report_.link_types.push_back(type);
+}
+
+// False when its header is not whole yet, or names a link type that cannot be read.
+bool PcapFile::go_on_in_next_file() {
+    if (stream_->size() < kFileHeader) return false;
+    begin_file(stream_->data());
+    if (!link_type_known(link_)) {
+        stop("source.bad_record", "another file begins at byte " + std::to_string(stream_->offset()) +
+                                      ", of the unknown link type " +
+                                      std::to_string(static_cast<unsigned>(link_)) + "; it was not read");
+        return false;
+    }
+    if (report_.warning.empty())
+        report_.warning = "several capture files lie behind one another in it, the second from byte " +
+                          std::to_string(stream_->offset()) + " on; all were read";
     stream_->skip(kFileHeader);
+    at_file_header_ = false;
+    counters_.add("source.pcap_file_behind_another");
+    return true;
 }
 
 void PcapFile::stop(const char* counter, const std::string& why) {
     ended_ = true;
     counters_.add(counter);
-    report_.warning = why;
+    report_.warning += (report_.warning.empty() ? "" : "; ") + why;
 }
 
 template <bool Swapped>
@@ -75,6 +111,10 @@ void PcapFile::fill_as(std::vector<Packet>& batch) {
     const std::uint8_t* const end = p + stream_->size();
     const std::size_t header = record_header_;
     while (batch.size() < kBatch && static_cast<std::size_t>(end - p) >= header) {
+        if (is_file_header(p)) [[unlikely]] {
+            at_file_header_ = true;
+            break;
+        }
         const std::uint32_t captured = u32(p + 8);
         if (captured > kMaxCaptured) {
             stop("source.bad_record",
@@ -99,8 +139,9 @@ void PcapFile::fill_as(std::vector<Packet>& batch) {
 void PcapFile::fill(std::vector<Packet>& batch) {
     batch.clear();
     while (!ended_) {
-        swapped_ ? fill_as<true>(batch) : fill_as<false>(batch);
+        if (!at_file_header_ || go_on_in_next_file()) swapped_ ? fill_as<true>(batch) : fill_as<false>(batch);
         if (!batch.empty() || ended_) return;
+        if (at_file_header_ && stream_->size() >= kFileHeader) continue;
         if (stream_->more()) continue;
         if (stream_->waiting()) return;
         if (stream_->decode_error() != nullptr)

@@ -1,0 +1,109 @@
+"""Capture files that were put one behind the other, as `cat` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from capture_packets import (
+    CLIENT,
+    SERVER,
+    START_NS,
+    Dialogue,
+    Packet,
+    enhanced,
+    interface,
+    message_rows,
+    section,
+    write_pcap,
+)
+
+from tapscope import capture
+
+SALT = bytes(16)
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def packets(port: int, start_ns: int) -> list[Packet]:
+    dialogue = Dialogue(client_port=port, now_ns=start_ns).open()
+    for number in range(3):
+        dialogue.send(CLIENT, b"GET /page/%d HTTP/1.1\r\nHost: a\r\n\r\n" % number).send(SERVER, ANSWER)
+    return dialogue.close().packets
+
+
+def read(*paths: Path) -> capture.CaptureTables:
+    return capture.read_files(list(paths), salt=SALT)
+
+
+@pytest.fixture
+def pieces() -> list[list[Packet]]:
+    return [packets(40000 + number, START_NS + number * 10**9) for number in range(3)]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("nanoseconds", [True, False])
+def test_files_in_one_are_read_each_in_its_own_format(
+    order: str, nanoseconds: bool, pieces: list[list[Packet]], tmp_path: Path
+) -> None:
+    formats = [{}, {"order": order, "nanoseconds": nanoseconds}, {}]
+    files = [
+        write_pcap(tmp_path / f"{number}.pcap", one, **options)  # type: ignore[arg-type]
+        for number, (one, options) in enumerate(zip(pieces, formats, strict=True))
+    ]
+    joined = tmp_path / "joined.pcap"
+    joined.write_bytes(b"".join(file.read_bytes() for file in files))
+    tables = read(joined)
+    assert message_rows(tables) == message_rows(read(*files))
+    assert tables.sources[0]["packets"] == sum(map(len, pieces))
+    assert tables.sources[0]["ts_resolution"] == ("1 ns" if nanoseconds else "1 ns, 1 us")
+    assert tables.counter("source.pcap_file_behind_another") == 2
+    begin = files[0].stat().st_size
+    assert f"behind one another in it, the second from byte {begin} on" in tables.sources[0]["warning"]
+
+
+def test_files_in_one_may_be_empty_or_of_another_link_type(tmp_path: Path) -> None:
+    first, second = packets(40000, START_NS), packets(40001, START_NS + 10**9)
+    parts = [
+        write_pcap(tmp_path / "a", []),
+        write_pcap(tmp_path / "b", first),
+        write_pcap(tmp_path / "c", []),
+        write_pcap(tmp_path / "d", [(at, frame[14:]) for at, frame in second], link_type=101),
+        write_pcap(tmp_path / "e", []),
+    ]
+    joined = tmp_path / "joined.pcap"
+    joined.write_bytes(b"".join(part.read_bytes() for part in parts))
+    tables = read(joined)
+    assert len(tables.messages["conn"]) == 12
+    assert tables.sources[0]["link_types"] == [1, 101]
+
+
+def test_a_file_behind_another_that_cannot_be_read_ends_it_and_is_said(tmp_path: Path) -> None:
+    first = write_pcap(tmp_path / "a", packets(40000, START_NS))
+    other = write_pcap(tmp_path / "b", packets(40001, START_NS), link_type=147)
+    joined = tmp_path / "joined.pcap"
+    joined.write_bytes(first.read_bytes() + other.read_bytes())
+    tables = read(joined)
+    assert len(tables.messages["conn"]) == 6
+    begin = first.stat().st_size
+    (source,) = tables.sources
+    assert f"another file begins at byte {begin}, of the unknown link type 147" in source["warning"]
+    joined.write_bytes(first.read_bytes() + other.read_bytes()[:20])
+    assert f"cut inside a packet at byte {begin}" in read(joined).sources[0]["warning"]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_pcapng_files_in_one_are_sections(order: str, pieces: list[list[Packet]], tmp_path: Path) -> None:
+    joined = tmp_path / "joined.pcapng"
+    ways = [("<", 9), (order, 6), ("<", 9)]
+    joined.write_bytes(
+        b"".join(
+            section(way)
+            + interface(way, resolution=digits)
+            + b"".join(enhanced(frame, at // 10 ** (9 - digits), order=way) for at, frame in one)
+            for (way, digits), one in zip(ways, pieces, strict=True)
+        )
+    )
+    plain = [write_pcap(tmp_path / f"{number}.pcap", one) for number, one in enumerate(pieces)]
+    tables = read(joined)
+    assert message_rows(tables) == message_rows(read(*plain))
+    assert tables.counter("source.pcapng_section") == 3
