@@ -1,7 +1,8 @@
-"""Capture files that were put one behind the other, as `cat` does."""
+"""Capture files that were put one behind the other, as `cat` does, and blocks that are too long."""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,15 @@ def test_pcapng_files_in_one_are_sections(order: str, pieces: list[list[Packet]]
     tables = read(joined)
     assert message_rows(tables) == message_rows(read(*plain))
     assert tables.counter("source.pcapng_section") == 3
+
+
+def test_a_pcapng_block_that_is_too_long_is_told_with_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    size = 20_000_000
+    path.write_bytes(section() + interface() + struct.pack("<II", 0x0BAD, size) + b"\0" * 100)
+    (source,) = read(path).sources
+    assert f"a block of {size} bytes at byte" in source["warning"]
+    assert "more than the 16781312 that are read" in source["warning"]
+    path.write_bytes(section() + interface() + struct.pack("<II", 0x0BAD, 33) + b"\0" * 100)
+    (source,) = read(path).sources
+    assert "a block of impossible length 33 at byte" in source["warning"]

@@ -234,9 +234,13 @@ void PcapngFile::fill(std::vector<Packet>& batch) {
             const std::uint32_t type = u32(p), total = u32(p + 4);
             if (total < 12 || total % 4 != 0 || total > kMaxBlock ||
                 (type == kSection && u32(p + 8) != kByteOrder)) {
-                stop("source.bad_record", "a block of impossible length " + std::to_string(total) +
-                                              " at byte " + std::to_string(stream_->offset()) +
-                                              "; what follows was not read");
+                const bool large = total % 4 == 0 && total > kMaxBlock;
+                stop("source.bad_record",
+                     std::string(large ? "a block of " : "a block of impossible length ") +
+                         std::to_string(total) + (large ? " bytes" : "") + " at byte " +
+                         std::to_string(stream_->offset()) +
+                         (large ? ", more than the " + std::to_string(kMaxBlock) + " that are read" : "") +
+                         "; what follows was not read");
                 break;
             }
             if (have >= total) {
