@@ -88,7 +88,7 @@ def findings(
     if not one_clock(run):
         return []
     read = read or read_calls(run)
-    if not len(read.calls["conn"]):
+    if not read.stay.arrived.any():
         return []
     found = _Search(run, read, width_ns, states or {}).findings()
     met = troubles_between(run, read, [(one.episode.begin_ns, one.episode.end_ns) for one in found])
@@ -101,8 +101,7 @@ class _Search:
     def __init__(self, run: RunFile, read: Read, width_ns: int, states: Mapping[int, NodeState]) -> None:
         self.read, self.states = read, states
         self.width_ns = width_ns
-        first, last = int(read.stay.begin_ns.min()), int(read.stay.end_ns.max())
-        self.edges = window_edges(first, last, width_ns, nodes=len(read.nodes))
+        self.edges = window_edges(*read.stay.span_ns, width_ns, nodes=len(read.nodes))
         self.loads: list[NodeLoad] = node_loads(read, self.edges)
         nodes = run.read_table("nodes")
         self.entries = entry_nodes(nodes, read.calls)
@@ -118,7 +117,7 @@ class _Search:
 
     def findings(self) -> list[Finding]:
         found = find_episodes(
-            transactions(self.read.calls, self.read.connections, self.entries),
+            transactions(self.read.calls, self.read.connections, self.entries, self.read.stay.arrived),
             self.loads,
             self.edges,
             self.entries,

@@ -68,12 +68,8 @@ def loads(
     stay = read.stay
     if not stay.arrived.any():
         return tables.empty("loads")
-    first = int(stay.begin_ns[stay.arrived].min()) if first_ns is None else first_ns
-    last = (
-        int(max(stay.begin_ns[stay.arrived].max(), stay.end_ns[stay.arrived].max()))
-        if last_ns is None
-        else last_ns
-    )
+    first, last = stay.span_ns
+    first, last = first if first_ns is None else first_ns, last if last_ns is None else last_ns
     edges = window_edges(first, last, width_ns, nodes=len(called))
     parts = read.of_each(lambda node: _node_loads(read.at(node), read.unknown_end(node), edges))
     return {c.name: np.concatenate([parts[node][c.name] for node in called]) for c in tables.TABLES["loads"]}

@@ -11,6 +11,8 @@ Edge rules, each of them counted by `stays`:
   counting it to the end would raise the queue for good (`load.lost_response_excluded`); it counts as an
   arrival;
 * a call that departs before it arrives is not counted at all (`load.negative_stay_excluded`);
+* nor is a call that arrives or departs days away from all others (`load.far_stamp_excluded`; `far_stamps`
+  says what is far): windows would have to cover that time;
 * calls that arrived before the capture began are unknown to the tap: in the first moments, up to the longest
   response time, the load is a lower bound.
 """
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapscope.analyze.far_stamps import HOUR_NS, PAUSE_HOURS, near
 from tapscope.analyze.inside import Int
 from tapscope.store.codes import CallFlag
 
@@ -39,6 +42,12 @@ class Stays:
     departed: NDArray[np.bool_]  # its departure was seen
     counters: list[tuple[str, int, str]]
 
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """From the first arrival to the last event of the calls that count; there must be one."""
+        begin, end = self.begin_ns[self.arrived], self.end_ns[self.arrived]
+        return int(begin.min()), int(max(begin.max(), end.max()))
+
 
 def stays(calls: Mapping[str, NDArray[Any]], connection_end_ns: Int | None = None) -> Stays:
     """Apply the edge rules of this module to a calls table.
@@ -50,22 +59,38 @@ def stays(calls: Mapping[str, NDArray[Any]], connection_end_ns: Int | None = Non
     flags = calls["flags"]
     departed = end >= 0
     negative = (departed & (end < begin)) | (begin < 0)
+    far, last = _far(begin, end, departed & ~negative, negative)
     lost = ~departed & ((flags & CallFlag.LOST_RESPONSE) != 0)
-    still_open = ~departed & ~lost & ~negative
+    counted = ~negative & ~far
+    still_open = ~departed & ~lost & counted
     if still_open.any():
         rows = np.flatnonzero(still_open)
         close = _next_on_connection(calls["conn"], begin, rows)
-        np.minimum(close, max(int(begin.max()), int(end.max())), out=close)
+        np.minimum(close, last, out=close)
         if connection_end_ns is not None and len(connection_end_ns):
             closed = connection_end_ns[calls["conn"][rows]]
             close = np.where(closed >= begin[rows], np.minimum(close, closed), close)
         end[rows] = close
     counters = [
         ("load.open_until_end", int(still_open.sum()), "calls"),
-        ("load.lost_response_excluded", int((lost & ~negative).sum()), "calls"),
+        ("load.lost_response_excluded", int((lost & counted).sum()), "calls"),
         ("load.negative_stay_excluded", int(negative.sum()), "calls"),
     ]
-    return Stays(begin, end, ~negative, ~negative & ~lost, departed & ~negative, counters)
+    if far.any():
+        counters.append(("load.far_stamp_excluded", int(far.sum()), "calls"))
+    return Stays(begin, end, counted, counted & ~lost, departed & counted, counters)
+
+
+def _far(
+    begin: Int, end: Int, departed: NDArray[np.bool_], negative: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], int]:
+    """Which calls lie far away from the others, and when the last event of those that do not was."""
+    none, last = np.zeros(len(begin), dtype=np.bool_), int(max(begin.max(initial=-1), end.max(initial=-1)))
+    if negative.all() or last - int(begin.min()) <= PAUSE_HOURS * HOUR_NS:
+        return none, last
+    first, nearest = near(np.concatenate([begin[~negative], end[departed]]))
+    far = (~negative & ((begin < first) | (begin > nearest))) | (departed & (end > nearest))
+    return (far, nearest) if far.any() else (none, last)
 
 
 def _next_on_connection(conn: NDArray[Any], begin: Int, rows: Int) -> Int:

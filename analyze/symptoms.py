@@ -90,10 +90,14 @@ def entry_nodes(nodes: Mapping[str, NDArray[Any]], calls: Mapping[str, NDArray[A
 
 
 def transactions(
-    calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[Any]], entries: NDArray[Any]
+    calls: Mapping[str, NDArray[Any]],
+    connections: Mapping[str, NDArray[Any]],
+    entries: NDArray[Any],
+    counted: NDArray[np.bool_] | None = None,
 ) -> Transactions:
-    """Answered calls at the entry nodes, which are called by clients only."""
-    rows = np.flatnonzero(np.isin(calls["server_node"], entries) & (calls["depart_ns"] >= 0))
+    """Answered calls at the entry nodes, which are called by clients only; `counted`: of these calls."""
+    chosen = np.isin(calls["server_node"], entries) & (calls["depart_ns"] >= 0)
+    rows = np.flatnonzero(chosen if counted is None else chosen & counted)
     waited = set_up_ns(calls, connections)[rows]
     arrive, end = calls["arrive_ns"][rows], calls["depart_ns"][rows]
     took = end - arrive + waited

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.calls import CALL_COLUMNS
-from tapscope.analyze.load import window_edges
 from tapscope.analyze.response_time import OMISSION, Histogram, Mode, modes, pit, vlrt
 from tapscope.analyze.symptoms import entry_nodes, transactions
 from tapscope.analyze.tcp_events import touched, trace_of_calls
@@ -127,7 +126,9 @@ def point_in_time(
         begin, end = calls["arrive_ns"][rows], calls["depart_ns"][rows]
         if not len(rows):
             continue
-        series = pit(begin, end, window_edges(int(begin.min()), int(end.max()), width_ns), by_start=by_start)
+        # Windows with calls alone, so that a pause costs nothing, however long.
+        starts = np.unique((begin if by_start else end) // width_ns) * width_ns
+        series = pit(begin, end, np.union1d(starts, starts + width_ns), by_start=by_start)
         listed += [
             {
                 "node": names[one],

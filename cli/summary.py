@@ -168,7 +168,7 @@ def summary(run: RunFile) -> dict[str, Any]:
         "expected": run.meta("expected"),
         "self_check": "expected" in run.all_meta(),
         "refusal": _refusal(run),
-        "notes": [*_unseen(run), *_made_while_idle(run), *_too_large(run)],
+        "notes": [*_unseen(run), *_made_while_idle(run), *_too_large(run), *_far(run)],
         "hosts": sorted({table.host for table in run.dynamic_tables()}),
         "seconds": run.meta("seconds", {}),
         "loss": loss,
@@ -223,6 +223,16 @@ def _too_large(run: RunFile) -> list[str]:
         f"{pairs} times two requests made too many calls together to be weighed jointly: links between them "
     )
     return [f"{told}are less sure than they say"] if pairs else []
+
+
+def _far(run: RunFile) -> list[str]:
+    """Calls that are in no series, as their stamps would stretch it over days without a call."""
+    calls = sum(int(value) for name, value, _ in run.counters() if name == "load.far_stamp_excluded")
+    told = (
+        f"{calls} calls are stamped days away from all others and in no queue length, throughput or finding. "
+        "Put their stamps right (editcap -t), or leave them out (editcap -A, -B)"
+    )
+    return [told] if calls else []
 
 
 def _made_while_idle(run: RunFile) -> list[str]:

@@ -86,9 +86,9 @@ class Episodes:
     def __init__(self, run: Run, known: Analysis) -> None:
         self.run, self.known = run, known
         stay = run.read.stay
-        if not len(stay.begin_ns):
+        if not stay.arrived.any():
             return
-        self.edges = window_edges(int(stay.begin_ns.min()), int(stay.end_ns.max()), WINDOW_NS)
+        self.edges = window_edges(*stay.span_ns, WINDOW_NS)
         self.logs = Logs(run.file, self.edges)
         self.loads = node_loads(run.read, self.edges)
         self.dropped = syns_without_answer(run.connections)

@@ -197,6 +197,7 @@ WORDS = {
     "load.open_until_end": "Calls without an answer, counted as waiting until their connection ended",
     "load.lost_response_excluded": "Calls whose response fell into a gap, not in the queue length",
     "load.negative_stay_excluded": "Calls that end before they begin, not in the queue length",
+    "load.far_stamp_excluded": "Calls stamped days away from all others, not in the queue length",
     "match.calls_not_seen": "Calls that the tap lost whole: transactions that may be theirs are not complete",
     "match.circles": "Circles of calls that were taken for each other's parents: one link taken back",
     "span.short_row": "Rows of the span table with too few cells, left out",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tapscope.analyze.calls import Read, in_order_of_calls
 from tapscope.analyze.inside import distinct, place_in
 from tapscope.analyze.memory import keep_freed_memory
+from tapscope.analyze.stays import stays
 from tapscope.store.codes import Protocol
 from tapscope.store.runfile import RunFile
 
@@ -158,6 +159,9 @@ def read(file: RunFile) -> Run:
     sources = file.sources()
     connections = file.read_table("connections")
     start_ns, end_ns = _span(sources, connections, calls)
+    counters = file.counters()
+    if any(name == "load.far_stamp_excluded" for name, _, _ in counters):
+        start_ns, end_ns = stays(calls, connections["closed_ns"]).span_ns
     return Run(
         file=file,
         name=file.path.name,
@@ -172,7 +176,7 @@ def read(file: RunFile) -> Run:
         node_names=names,
         classes=file.classes(),
         tiers=_tiers(calls, nodes, names),
-        counters=file.counters(),
+        counters=counters,
         sources=sources,
         meta=file.all_meta(),
     )

@@ -172,9 +172,53 @@ def test_no_calls_give_no_windows():
 
 def test_absurdly_many_windows_are_refused_with_a_remedy():
     with pytest.raises(TapscopeError, match="--window"):
-        load.loads(read_of(calls_of([(0, 0, 10**17)])), NODES, 1_000_000)
+        load.loads(read_of(calls_of([(0, 0, 10**14)])), NODES, 1_000_000)
 
 
 def test_throughput_is_completions_per_second():
     found = load.loads(read_of(calls_of([(0, 0, 1), (0, 0, 2)])), NODES, 50_000_000)
     assert load.throughput_per_s(found).sum() == pytest.approx(40.0)
+
+
+DAY = 86_400_000_000_000
+
+
+@pytest.mark.parametrize("away", [-300 * DAY, -2 * DAY, 2 * DAY, 30 * DAY, 50 * 365 * DAY])
+@pytest.mark.parametrize("only_departs", [False, True])
+def test_a_call_stamped_far_from_the_others_is_left_out_and_counted(away, only_departs):
+    near = [(0, i * 1000, i * 1000 + 500) for i in range(50)]
+    arrive = 0 if only_departs else away
+    if only_departs and away < 0:
+        return
+    calls = calls_of([*near, (0, arrive, away + 500), (1, 30_000, None)])
+    stay = stays(calls)
+    assert ("load.far_stamp_excluded", 1, "calls") in stay.counters
+    assert np.flatnonzero(~stay.arrived).tolist() == [50]
+    assert stay.span_ns == (EPOCH, EPOCH + 49_500)
+    assert stay.end_ns[51] == EPOCH + 49_500, "an open call stays until the last event that is not far"
+    windows = load.loads(read_of(calls), NODES, 10_000)
+    without = {name: np.delete(values, 50) for name, values in calls.items()}
+    np.testing.assert_equal(as_rows(windows), as_rows(load.loads(read_of(without), NODES, 10_000)))
+
+
+@pytest.mark.parametrize(
+    ("days", "kept"),
+    [
+        ((0, 0.4), 60),  # a night
+        ((0, 1), 60),  # as many the next day
+        ((0, 2, 4, 6), 120),
+        ((0, 8), 30),  # more than a week: the first of two that hold as many
+        ((0, 3, 30), 60),
+    ],
+)
+def test_days_with_calls_are_kept_through_nights_and_weekends(days, kept):
+    begins = [int(day * DAY) + i * 1000 for day in days for i in range(30)]
+    rows = [(0, begin, begin + 500) for begin in begins]
+    assert int(stays(calls_of(rows)).arrived.sum()) == kept
+
+
+def test_a_handful_of_late_calls_is_kept_within_half_a_day():
+    rows = [(0, i, i + 5) for i in range(1000)] + [(0, DAY // 2, DAY // 2 + 5)]
+    assert stays(calls_of(rows)).arrived.all()
+    rows[-1] = (0, DAY, DAY + 5)
+    assert int(stays(calls_of(rows)).arrived.sum()) == 1000

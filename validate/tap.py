@@ -77,6 +77,8 @@ def read(run: RunFile) -> Tap:
     known = np.concatenate([stay.begin_ns, stay.end_ns[stay.end_ns >= 0]])
     first = min((s["first_ns"] for s in captures), default=int(known.min()) if len(known) else 0)
     last = max((s["last_ns"] for s in captures), default=int(known.max()) if len(known) else 0)
+    if any(name == "load.far_stamp_excluded" for name, _, _ in stay.counters):
+        first, last = stay.span_ns
     holes, counters = _holes(run, calls, connections)
     return Tap(
         calls=calls,
