@@ -222,9 +222,24 @@ def test_files_that_are_no_warehouse_say_so(runs, file, tmp_path, capsys):
     assert "this is not a warehouse" in capsys.readouterr().err
     text = tmp_path / "text.duckdb"
     text.write_text("hello" * 1000)
-    assert main(["warehouse", "add", "-w", str(text), str(runs[0])]) == ExitCode.ERROR
-    assert "this is not a warehouse" in capsys.readouterr().err
+    for other in (text, runs[1]):
+        assert main(["warehouse", "add", "-w", str(other), str(runs[0])]) == ExitCode.ERROR
+        assert f"{other}: this is not a warehouse" in capsys.readouterr().err
+    assert main(["warehouse", "add", "-w", "/dev/null", str(runs[0])]) == ExitCode.ERROR
+    assert "/dev/null: this is no regular file" in capsys.readouterr().err
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe.duckdb")
+    with pytest.raises(TapscopeError, match="path is UTF-8 only"):
+        Warehouse.open(odd, write=True)
     assert text.read_text() == "hello" * 1000
+
+
+def test_a_warehouse_that_was_cut_is_no_bug(runs, file, capsys):
+    added(file, runs[:1])
+    os.truncate(file, 20_000)
+    assert main(["warehouse", "list", "-w", str(file)]) == ExitCode.ERROR
+    errors = capsys.readouterr().err
+    assert f"{file}: DuckDB cannot read or write this file" in errors
+    assert "bug" not in errors
 
 
 def test_ctrl_c_leaves_whole_runs_and_the_same_command_goes_on(runs, file, tmp_path):

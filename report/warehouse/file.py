@@ -52,6 +52,12 @@ class Warehouse:
         path = Path(path)
         if path.is_dir():
             raise TapscopeError("this is a folder", path=path, remedy="Name a warehouse file.")
+        if path.exists() and not path.is_file():
+            raise TapscopeError("this is no regular file", path=path, remedy="Name a warehouse file.")
+        if any("\udc80" <= letter <= "\udcff" for letter in str(path)):  # bytes that are no UTF-8
+            raise TapscopeError(
+                "DuckDB opens files whose path is UTF-8 only", path=path, remedy="Give it another name."
+            )
         if not path.exists() and not write:
             raise TapscopeError(
                 "no such warehouse", path=path, remedy=f"Make one: tapscope warehouse add -w {path} RUN.db"
@@ -252,7 +258,8 @@ def _explained(path: Path) -> Iterator[None]:
                 path=path,
                 remedy="Wait until it is done, then try again; what it added stays.",
             ) from error
-        if "not a valid DuckDB" in text or "external extensions" in text or "Serialization" in text:
+        extension = "external extensions" in text or "sqlite_scanner" in text
+        if "not a valid DuckDB" in text or extension or "Serialization" in text:
             # DuckDB would read an SQLite file, such as a run file, by an extension.
             raise TapscopeError("this is not a warehouse", path=path, remedy="Name another file.") from error
         if "Permission denied" in text or "Read-only file system" in text:
@@ -262,5 +269,11 @@ def _explained(path: Path) -> Iterator[None]:
         if "No space left" in text:
             raise TapscopeError(
                 "the disk is full", path=path, remedy="Free some space and add again; whole runs stay."
+            ) from error
+        if isinstance(error, duckdb.IOException):
+            raise TapscopeError(
+                f"DuckDB cannot read or write this file: {text.partition(chr(10))[0]}",
+                path=path,
+                remedy="Check the disk, restore the file from a copy, or make a new one from its runs.",
             ) from error
         raise
