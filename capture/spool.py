@@ -117,7 +117,7 @@ class Spool:
         self.path = path
         self._bound = bound or SpoolBound()
         self._sync = sync
-        with _failing(path, "cannot be made into a spool"):
+        with _failing(path, "cannot be made or opened"):
             path.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:

@@ -242,6 +242,12 @@ def test_a_folder_that_is_no_spool_is_refused(tmp_path):
         read_spool(tmp_path / "new.spool")
 
 
+def test_a_spool_that_cannot_be_made_is_said_in_words(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TapscopeError, match="the spool cannot be made or opened: Not a directory"):
+        spools.Spool(tmp_path / "file" / "x.spool")
+
+
 def test_two_captures_cannot_write_to_one_spool(tmp_path):
     first = spools.Spool(tmp_path / "x.spool")
     with pytest.raises(TapscopeError, match="another capture writes to this spool"):

@@ -17,7 +17,7 @@ from tapscope.hostmon.guess import guess_format
 from tapscope.hostmon.load import load_host_files, read_host_log
 from tapscope.hostmon.samples import HostLog
 from tapscope.hostmon.time_form import TimeForm
-from tapscope.store.errors import TapscopeError
+from tapscope.store.errors import ExitCode, TapscopeError
 from tapscope.store.runfile import RunFile
 
 S = 1_000_000_000
@@ -328,6 +328,13 @@ def test_a_proposal_is_quick_on_long_and_hostile_samples() -> None:
 def test_no_time_no_proposal() -> None:
     with pytest.raises(TapscopeError, match="no line of this file"):
         guess_format(["one\n", "two\n"] * 10, "x", 2026)
+
+
+def test_a_file_without_times_is_named(tmp_path: Path) -> None:
+    (tmp_path / "odd.log").write_text("one\ntwo\n" * 10)
+    done = tapscope("hosts", "guess", str(tmp_path / "odd.log"))
+    assert done.returncode == ExitCode.ERROR
+    assert f"{tmp_path}/odd.log: no line of this file" in done.stderr
 
 
 def test_a_proposal_of_the_command_loads(tmp_path: Path) -> None:

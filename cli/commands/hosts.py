@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tapscope.cli.options import JSON, RUN
+from tapscope.store.errors import TapscopeError
 
 
 @click.group(short_help="Formats of host logs, and the clocks of the hosts.")
@@ -33,7 +34,11 @@ def guess(file: Path, name: str | None, as_json: bool) -> None:
 
     year = datetime.fromtimestamp(file.stat().st_mtime, UTC).year
     plain = name or folded(file.name.removesuffix(".gz").partition(".")[0])
-    proposed = guess_format(first_lines(file, MOST_LINES), plain, year)
+    try:
+        proposed = guess_format(first_lines(file, MOST_LINES), plain, year)
+    except TapscopeError as error:
+        error.path = error.path or str(file)  # lines do not know where they stand
+        raise
     if as_json:
         print_json(vars(proposed))
         return
