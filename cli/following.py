@@ -74,6 +74,7 @@ def follow(
         ending.enter_context(source)
         for piece in source.pieces():
             if piece is not None:
+                run.check_in_place()
                 steps.take(piece)
             if control.stop or (over is not None and over()):
                 source.stop()

@@ -147,6 +147,7 @@ def trace(
         done("hosts")
         run.set_meta("seconds", seconds)
         run.set_meta("complete", True)
+        run.check_in_place()
     return Path(out)
 
 

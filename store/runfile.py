@@ -7,6 +7,7 @@ before readable. Contract tables (`tapscope.store.tables`) go in and out as nump
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -50,6 +51,7 @@ class RunFile:
         self._moment = False
         self._opened = opened
         self._connection = opened.connection
+        self._file = opened.path.stat()
 
     @classmethod
     def create(cls, path: str | Path, *, force: bool = False) -> RunFile:
@@ -86,11 +88,30 @@ class RunFile:
 
     def close(self) -> None:
         """Close the file; a written one is folded back from WAL into a single file."""
-        if self.write:
+        if self.write and not self.lost:  # else the -wal file of that name is of whoever has the path now
             # On a full disk, or with a reader inside, the -wal file stays beside it as part of the run file.
             with suppress(sqlite3.DatabaseError):
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._opened.close()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the path is no longer this file's: somebody removed or replaced it."""
+        try:
+            return not os.path.samestat(self._file, self._opened.path.stat())
+        except FileNotFoundError:
+            return True
+        except OSError:  # who may not look into its folder cannot tell
+            return False
+
+    def check_in_place(self) -> None:
+        """Raise TapscopeError if the file is `lost`: what is written to it now, nobody will see."""
+        if self.lost:
+            raise TapscopeError(
+                "another process removed or replaced this run file while it was written",
+                path=self.path,
+                remedy="What was traced here is lost; trace again, each into a file of its own.",
+            )
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -115,6 +115,29 @@ def test_a_file_that_is_no_capture_is_named(tmp_path):
     assert str(path) in done.stderr
 
 
+@pytest.mark.parametrize("grows_on", [False, True])
+def test_a_run_that_another_process_replaced_is_an_error_and_the_other_one_is_whole(tmp_path, grows_on):
+    capture = SAMPLE.read_bytes()
+    growing = tmp_path / "growing.pcap"
+    growing.write_bytes(capture[:40_000])
+    process = following(growing, tmp_path / "run.db")
+    until = time.monotonic() + 20
+    while not (tmp_path / "run.db").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(1.0)
+    done = tapscope("trace", SAMPLE, "-o", tmp_path / "run.db", "--force", "--no-self-check")
+    assert done.returncode in (ExitCode.DONE, ExitCode.LOW_QUALITY), done.stderr
+    if grows_on:
+        with growing.open("ab") as file:
+            file.write(capture[40_000:])
+    else:
+        process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.ERROR
+    assert f"{tmp_path}/run.db: another process removed or replaced this run file" in errors.decode()
+    assert differences(tmp_path / "run.db", traced(SAMPLE, tmp_path / "whole.db")) == []
+
+
 def test_who_reads_the_run_meanwhile_sees_whole_steps(tmp_path):
     capture = SAMPLE.read_bytes()
     growing = tmp_path / "growing.pcap"
