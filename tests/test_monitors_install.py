@@ -154,7 +154,8 @@ def test_a_stock_nginx_logs_and_hands_its_id_on(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "tapscope.log").rename(tmp_path / "logs" / "tapscope.log")
     found = events.load(tmp_path / "logs")
-    # Each worker process writes its own line when the answer is out already: within a millisecond, in any order.
+    # Each worker process writes its own line when the answer is out already: within a millisecond, in any
+    # order.
     assert sorted(found.request_ids[code] for code in found.calls["request_id"]) == sorted(bodies)
 
 
