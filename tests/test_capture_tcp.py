@@ -46,6 +46,25 @@ def with_header(packet: Packet, at: int, value: bytes) -> Packet:
     return packet[0], bytes(frame)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_message_ends_before_it_begins_where_a_part_of_it_came_earlier(
+    threads: int, tmp_path: Path
+) -> None:
+    """Packets stand out of the order of their stamps; the earlier one repeats the request's end alone."""
+    dialogue = Dialogue().open()
+    dialogue.now_ns += 1_000_000
+    dialogue.emit(CLIENT, PSH | ACK, ASK)
+    dialogue.now_ns -= 100_000
+    dialogue.emit(CLIENT, PSH | ACK, ASK[5:], seq=dialogue.seq[CLIENT] + 5)
+    dialogue.now_ns += 1_000_000
+    dialogue.seq[CLIENT] += len(ASK)
+    dialogue.send(SERVER, EMPTY)
+    path = write_pcap(tmp_path / "a.pcap", dialogue.close().packets)
+    tables = capture.read_files([path], salt=bytes(16), threads=threads)
+    at = dialogue.packets[3][0]
+    assert (tables.messages["begin_ns"][0], tables.messages["end_ns"][0]) == (at, at)
+
+
 def test_a_stream_beyond_4_gb_wraps_twice_and_is_counted(tmp_path: Path) -> None:
     size, step = 9 * 2**30, 2**28
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size

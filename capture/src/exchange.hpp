@@ -93,6 +93,7 @@ struct MessageSide {
     std::int64_t last_ns = -1;    // packet of the last byte before `delivered`
     MessageRef current = kNoMessage;  // the last message begun
     std::uint64_t current_begin = 0;
+    std::int64_t current_begin_ns = -1;
     std::uint64_t current_before = 0;  // interleaved messages: bytes of `current` in earlier pieces
     std::uint64_t current_end = 0;  // valid when ended; may lie beyond `delivered` (then the end time is due)
     std::int64_t current_answers = -1;  // a response: the message that it answers

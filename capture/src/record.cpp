@@ -44,6 +44,7 @@ MessageRef Recorder::begin(Direction direction, MessageKind kind, std::uint64_t 
     side.before_begin = side.current_begin;
     side.current = ref;
     side.current_begin = offset;
+    side.current_begin_ns = messages.begin_ns[row];
     side.current_before = 0;
     side.current_kind = kind;
     side.current_answers = -1;
@@ -174,15 +175,24 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
     }
 }
 
+// [begin, end) was there at `time_ns` already. A copy of the last bytes alone may have come before the first ones: all of
+// the message was there when the latest of its bytes was.
+void Recorder::lower_current(MessageSide& side, std::uint64_t begin, std::uint64_t end,
+                             std::int64_t time_ns) {
+    if (begin <= side.current_begin && end > side.current_begin) {
+        lower(messages.begin_ns, MessageColumn::begin_ns, side.current, time_ns);
+        side.current_begin_ns = std::min(side.current_begin_ns, time_ns);
+    }
+    if (side.ended && !side.due && begin < side.current_end && end >= side.current_end)
+        lower(messages.end_ns, MessageColumn::end_ns, side.current, std::max(time_ns, side.current_begin_ns));
+}
+
 void Recorder::retransmitted(Direction direction, std::uint64_t begin, std::uint64_t end,
                              std::int64_t time_ns) {
     MessageSide& side = exchange_->at(direction);
     if (side.current == kNoMessage) return;
     // Packets may stand in the file in another order than they were stamped: the earliest copy gives the time.
-    if (begin <= side.current_begin && end > side.current_begin)
-        lower(messages.begin_ns, MessageColumn::begin_ns, side.current, time_ns);
-    if (side.ended && !side.due && begin < side.current_end && end >= side.current_end)
-        lower(messages.end_ns, MessageColumn::end_ns, side.current, time_ns);
+    lower_current(side, begin, end, time_ns);
     if (end > side.current_begin && (!side.ended || begin < side.current_end))
         add_flags(side.current, message_flag::retransmitted);
     if (begin < side.current_begin && side.before != kNoMessage && end > side.before_begin)
@@ -194,10 +204,7 @@ void Recorder::stamped_earlier(Direction direction, std::uint64_t begin, std::ui
     MessageSide& side = exchange_->at(direction);
     if (side.delivered == end) side.last_ns = std::min(side.last_ns, time_ns);
     if (side.current != kNoMessage) {
-        if (begin <= side.current_begin && end > side.current_begin)
-            lower(messages.begin_ns, MessageColumn::begin_ns, side.current, time_ns);
-        if (side.ended && !side.due && begin < side.current_end && end >= side.current_end)
-            lower(messages.end_ns, MessageColumn::end_ns, side.current, time_ns);
+        lower_current(side, begin, end, time_ns);
         if (side.current_begin <= begin) return;
     }
     // Messages before the current one, among the latest rows: told by the time that they have of that packet, as the
@@ -222,7 +229,7 @@ void Recorder::stamped_earlier(Direction direction, std::uint64_t begin, std::ui
             decrypted || exchange_->interleaved || protocol == Protocol::http2 || protocol == Protocol::grpc;
         const std::uint32_t last = at + static_cast<std::uint32_t>(messages.wire_bytes[row]) - 1;
         if ((last < bytes || interleaved) && of_packet(messages.end_ns[row]))
-            messages.end_ns[row] = std::min(messages.end_ns[row], time_ns);
+            messages.end_ns[row] = std::min(messages.end_ns[row], std::max(time_ns, messages.begin_ns[row]));
         if (static_cast<std::int32_t>(at) < 0 && !interleaved) return;
     }
 }

@@ -292,6 +292,7 @@ private:
         else
             amend(ref, name, Change::lower, value);
     }
+    void lower_current(MessageSide& side, std::uint64_t begin, std::uint64_t end, std::int64_t time_ns);
     void amend(MessageRef ref, MessageColumn column, Change change, std::int64_t value);
     void add_missing(MessageSide& side, std::uint64_t bytes);
     void take_answered(const MessageSide& side) noexcept;

@@ -38,6 +38,7 @@ void Recorder::piece(Interleaved& message, std::uint64_t at_begin, std::uint64_t
     }
     side.current_truncated = false;
     side.current_begin = begin;
+    side.current_begin_ns = begin < window_.first ? window_.before_ns : time_of_byte(begin);
     side.current_end = side.covered = end;
     side.current_before = message.bytes;
     side.ended = true;
