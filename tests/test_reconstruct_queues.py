@@ -9,6 +9,7 @@ from statistics import mean
 import numpy as np
 from one_node import MS, SECOND, World, score
 from statements_any_order import any_of_many_statements
+from waiting_worlds import pool, workers
 
 from tapscope.store.codes import EvidenceMode
 
@@ -71,3 +72,20 @@ def test_rings_of_chains_that_are_each_cut_at_another_time_are_found():
     assert mean(each.edges for each in found) > 0.918
     right = np.concatenate([each.right[each.probability >= 0.99] for each in found])
     assert right.mean() > 0.982
+
+
+def test_requests_that_wait_for_a_worker_are_told_from_their_answers():
+    """Each spends most of its stay in the queue: by the arrivals alone its calls are another one's."""
+    found = score(workers(random.Random(1), 1500), EvidenceMode.TIMING)
+    assert found.edges > 0.7
+    assert abs(found.probability.mean() - found.edges) < 0.06
+    sure = found.probability >= 0.99
+    assert found.right[sure].mean() > 0.99
+
+
+def test_any_call_may_wait_for_a_connection_of_a_pool():
+    found = score(pool(random.Random(1), 1500, connections=True, classes=3, busy=0.85), EvidenceMode.TIMING)
+    assert found.edges > 0.7
+    sure = found.probability >= 0.99
+    assert sure.mean() > 0.4
+    assert found.right[sure].mean() > 0.98

@@ -16,6 +16,12 @@ constexpr int kAttempts = 2;         // of each kind, at the best assignment
 // on another is worth it.
 constexpr int kQueues = 6, kRings = 6;
 constexpr double kWorthAnother = 0.004;
+// Another beginning is worth it where so large a share of the calls has so many candidates, and is not certain.
+constexpr std::size_t kMany = 3;
+constexpr double kWorthAStart = 0.2;
+constexpr double kMostBehind =
+    1.5;                          // nats for each call that a mere guess may be behind, to be worth following
+constexpr int kStartRounds = 16;  // models on the way from there
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
     Problem out;
@@ -40,6 +46,7 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
       exchange_(problem_, candidates_, model_, length_),
       nearness_(problem_, candidates_, model_, length_),
       forward_(problem_, candidates_, model_, lent_, nearness_),
+      guess_(problem_, candidates_),
       pieces_(problem_, candidates_, model_, length_),
       ejection_(problem_, candidates_, model_, length_, nearness_, split_, stop_),
       chains_(candidates_),
@@ -67,7 +74,8 @@ Assignment Matcher::Search::run(const Problem& stretch, const std::vector<float>
     model_.bind(idle, lent_.once());
     length_.bind();
     if (!learned_) {
-        model_.expect(content_.learn(options_.content_rounds));
+        expected_ = content_.learn(options_.content_rounds);
+        model_.expect(expected_);
         learn();
         soften();
         learned_ = true;
@@ -103,6 +111,7 @@ void Matcher::Search::learn() {
         reestimate();
     }
     climb(options_.max_sweeps);
+    start_elsewhere();
     attempt(&Search::set_out);
     const auto follow = [&] {
         if (model_.choose_clock(chains_.parent_of()) || changed() > 0) reestimate();
@@ -120,6 +129,41 @@ void Matcher::Search::learn() {
     attempt(&Search::scatter);
     follow();
     repeat(&Search::eject, kRings);
+}
+
+// Other models, learned from other beginnings. Each is judged by what it says of its own assignment: another one's would
+// never do. Where most calls are certain by content, or have nobody to choose from, there is nothing to find.
+void Matcher::Search::start_elsewhere() {
+    const auto calls = static_cast<double>(problem_.children.size());
+    double open = 0;
+    for (std::size_t c = 0; c < problem_.children.size(); ++c) {
+        open += !candidates_.certain(c) && candidates_.of(c).size() >= kMany;
+    }
+    if (open < kWorthAStart * calls) return;
+    const auto estimate = [&] {
+        model_.choose_clock(chains_.parent_of());
+        reestimate();
+        return pieces_.score(chains_.parent_of());
+    };
+    auto known = chains_.parent_of();
+    double best = pieces_.score(known);
+    for (const auto by : {Guess::By::soonest, Guess::By::longest}) {
+        chains_.restore(guess_.parents(by, expected_));
+        if (estimate() < best - kMostBehind * calls) continue;
+        for (int round = 0; round < kStartRounds && !stop_; ++round) {
+            climb(2);
+            if (changed() <= kConverged) break;
+            estimate();
+        }
+        climb(options_.max_sweeps);
+        if (const double here = estimate(); here > best) {
+            best = here;
+            known = chains_.parent_of();
+        }
+    }
+    if (chains_.parent_of() == known) return;
+    chains_.restore(known);
+    estimate();
 }
 
 void Matcher::Search::place() {

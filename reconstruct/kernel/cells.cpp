@@ -17,7 +17,7 @@ constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to 
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
 constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
 constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
-constexpr std::size_t kDenseCells = 1 << 22;       // 16 MB
+constexpr std::size_t kDenseCells = 1 << 22;             // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.04, 0.01};  // of the kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
 // Steps that say of one class of requests what all that do not fan out say together.

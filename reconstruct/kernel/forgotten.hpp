@@ -20,7 +20,8 @@ public:
     const std::vector<std::uint8_t>& classes() const noexcept { return forgotten_; }
 
 private:
-    std::vector<double> made_, outlast_;  // by class: calls made while somebody was there; that outlasted all of them
+    std::vector<double> made_,
+        outlast_;  // by class: calls made while somebody was there; that outlasted all of them
     std::vector<std::uint8_t> forgotten_;
 };
 

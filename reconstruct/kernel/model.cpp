@@ -217,9 +217,10 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             return;
         }
         float work = 1;  // share of the gap that is the node's own
-        if (previous == kStart && next != kEnd) {
-            pool_wait_.observe(candidates_, p, next, load_before(p, kStart), waited[p]);
-            work -= waited[p];
+        if (next != kEnd && may_have_waited(tip, next)) {
+            const auto call = previous == kStart ? PoolWait::Call::first : PoolWait::Call::later;
+            pool_wait_.observe(call, candidates_, p, next, load_before(p, previous), waited[next]);
+            work -= waited[next];
         }
         taught.push_back({p, previous, next, from, to, i4, i3, i2, bin, work});
         gap4_[i4][bin] += work;

@@ -109,7 +109,7 @@ public:
     // The score before its gap is tempered, so that it may be kept when the temper changes.
     struct Parts {
         float rest = 0, gap = 0;
-        // Of a first call that may have waited (pool_wait.hpp): what that way says in excess of `rest`, and in place
+        // Of a call that may have waited (pool_wait.hpp): what that way says in excess of `rest`, and in place
         // of `gap`.
         float wait = -std::numeric_limits<float>::infinity(), wait_gap = 0;
     };
@@ -205,9 +205,9 @@ private:
         float log_speed = 0;  // and how fast that went at its end
     };
     Step look(std::int32_t p, const Tip& tip, std::int32_t next) const noexcept;
-    // Nearly all steps: from call to call, of a parent that does one thing after the other.
+    // Nearly all steps: from call to call, of a parent that does one thing after the other and does not wait to do it.
     bool plain(std::int32_t p, std::int32_t previous, std::int32_t next) const noexcept {
-        return previous >= 0 && next >= 0 && !fans_out(p);
+        return previous >= 0 && next >= 0 && !fans_out(p) && !pool_wait_.later();
     }
     Parts plain_parts(std::int32_t p, std::int32_t previous, std::int32_t next) const {
         const auto& before = child_[static_cast<std::size_t>(previous)];
@@ -262,8 +262,9 @@ private:
     // A beginning that is told from the arrival alone has one way only.
     void add_wait(std::int32_t p, std::int32_t c, Time gap, bool from_arrival, Parts& parts) const noexcept;
     void bind_waits();
-    // By parent: the probability that it waited for the connection of its first call, in the model as it is; -1 where
-    // it made none.
+    // Whether c, behind this tip, may have waited for its connection: one that the parent does not hold.
+    bool may_have_waited(const Tip& tip, std::int32_t c) const noexcept;
+    // By child: the probability that its parent waited for its connection, in the model as it is.
     std::vector<float> find_waits(const std::vector<std::int32_t>& parent_of) const;
     void learn_begins(const std::vector<std::int32_t>& parent_of);
 

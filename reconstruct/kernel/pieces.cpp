@@ -1,5 +1,7 @@
 #include "pieces.hpp"
 
+#include <numeric>
+
 namespace tapscope::match {
 namespace {
 
@@ -37,6 +39,18 @@ void Pieces::add(const std::vector<std::int32_t>& parent_of, double sign) {
         better_[piece(parent)] += sign * model_.step(parent, tip_[p], kEnd);
         if (length_.judges(parent)) better_[piece(parent)] += sign * length_.score(parent, parts_[p]);
     }
+}
+
+double Pieces::score(const std::vector<std::int32_t>& parent_of) {
+    above_.resize(problem_.parents.size());
+    std::iota(above_.begin(), above_.end(), 0);
+    better_.assign(problem_.parents.size(), 0.0);
+    add(parent_of, 1);
+    double total = std::accumulate(better_.begin(), better_.end(), 0.0);
+    for (std::size_t c = problem_.decided(); c < parent_of.size(); ++c) {
+        if (parent_of[c] == kNone) total += model_.orphan(static_cast<std::int32_t>(c));
+    }
+    return total;
 }
 
 std::vector<std::int32_t> Pieces::best(const std::vector<std::int32_t>& known,

@@ -25,6 +25,8 @@ public:
     // `known` with those pieces of `other` that score better. Both: parent of each child, or kNone.
     std::vector<std::int32_t> best(const std::vector<std::int32_t>& known,
                                    const std::vector<std::int32_t>& other);
+    // Log score of a whole assignment.
+    double score(const std::vector<std::int32_t>& parent_of);
     // Nats by which the last result is better than `known`.
     double gain() const noexcept { return gain_; }
 

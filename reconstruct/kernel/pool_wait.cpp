@@ -7,10 +7,11 @@
 namespace tapscope::match {
 namespace {
 
-constexpr float kFirstGuess = 0.5f;  // that a request waited that may have, before anything is learned
-constexpr double kPrior = 20.0;      // starts that say what all loads, or no order, would say
-constexpr double kFewWaits = 0.02;   // share of requests that wait, before any is seen
-constexpr float kMost = 8.0f;        // nats that order may say, either way
+constexpr float kFirstGuess = 0.5f;    // that a request waited that may have, before anything is learned
+constexpr double kPrior = 20.0;        // starts that say what all loads, or no order, would say
+constexpr double kFewWaits = 0.02;     // share of requests that wait, before any is seen
+constexpr double kWorthAsking = 0.05;  // share of later calls that wait, from which on each is asked
+constexpr float kMost = 8.0f;          // nats that order may say, either way
 
 }  // namespace
 
@@ -26,25 +27,29 @@ void PoolWait::bind(const std::vector<std::int32_t>& before_on_conn) {
     }
 }
 
-PoolWait::Ways PoolWait::ways(std::int32_t p, std::int32_t c, int load) const noexcept {
+PoolWait::Ways PoolWait::ways(Call call, std::int32_t p, std::int32_t c, Time since,
+                              int load) const noexcept {
     Ways out;
     if (!learned_) return out;
-    out.work = log_free_[load];
-    if (!could_wait(p, c)) return out;
-    out.wait = log_wait_[load] - log_waiting_[c] + ratio_[order_.place(p, c)];
+    const auto& shares = of(call);
+    out.work = shares.log_free[load];
+    if (!could_wait(c, since)) return out;
+    out.wait = shares.log_wait[load] - log_waiting_[c];
+    if (call == Call::first) out.wait += ratio_[order_.place(p, c)];
     out.gap = density_[problem_.gaps.bin(problem_.children.begin[c] - released_[c])];
     return out;
 }
 
-float PoolWait::waited(std::int32_t p, std::int32_t c, int load, float work) const noexcept {
-    if (!could_wait(p, c)) return 0.0f;
+float PoolWait::waited(Call call, std::int32_t p, std::int32_t c, Time since, int load,
+                       float work) const noexcept {
+    if (!could_wait(c, since)) return 0.0f;
     if (!learned_) return kFirstGuess;
-    const auto both = ways(p, c, load);
+    const auto both = ways(call, p, c, since, load);
     return 1.0f / (1.0f + std::exp(both.work + work - both.wait - both.gap));
 }
 
 void PoolWait::forget(double keep) {
-    for (auto* counts : {&waits_, &starts_}) {
+    for (auto* counts : {&first_.waits, &first_.calls, &after_.waits, &after_.calls}) {
         for (double& x : *counts) x *= keep;
     }
     for (auto* counts : {&chosen_, &possible_}) {
@@ -53,25 +58,34 @@ void PoolWait::forget(double keep) {
     for (float& x : gaps_) x *= static_cast<float>(keep);
 }
 
-void PoolWait::observe(const Candidates& candidates, std::int32_t p, std::int32_t c, int load, float waited) {
-    starts_[load] += 1;
+void PoolWait::observe(Call call, const Candidates& candidates, std::int32_t p, std::int32_t c, int load,
+                       float waited) {
+    auto& shares = call == Call::first ? first_ : after_;
+    shares.calls[load] += 1;
     if (waited <= 0) return;
-    waits_[load] += waited;
+    shares.waits[load] += waited;
     gaps_[problem_.gaps.bin(problem_.children.begin[c] - released_[c])] += waited;
+    if (call == Call::later) return;
     chosen_[order_.place(p, c)] += waited;
     for (const auto q : candidates.of(static_cast<std::size_t>(c))) {
-        if (could_wait(q, c)) possible_[order_.place(q, c)] += waited;
+        if (could_wait(c, problem_.parents.request_end[q])) possible_[order_.place(q, c)] += waited;
     }
 }
 
-void PoolWait::finish() {
-    double starts = kPrior, waits = kPrior * kFewWaits;
-    for (int l = 0; l < kLoads; ++l) starts += starts_[l], waits += waits_[l];
+double PoolWait::Shares::find() {
+    double all = kPrior, waited = kPrior * kFewWaits;
+    for (int l = 0; l < kLoads; ++l) all += calls[l], waited += waits[l];
     for (int l = 0; l < kLoads; ++l) {
-        const double share = (waits_[l] + kPrior * waits / starts) / (starts_[l] + kPrior);
-        log_wait_[l] = static_cast<float>(std::log(share));
-        log_free_[l] = static_cast<float>(std::log1p(-share));
+        const double share = (waits[l] + kPrior * waited / all) / (calls[l] + kPrior);
+        log_wait[l] = static_cast<float>(std::log(share));
+        log_free[l] = static_cast<float>(std::log1p(-share));
     }
+    return waited / all;
+}
+
+void PoolWait::finish() {
+    first_.find();
+    later_ = after_.find() > kWorthAsking;
     density_ = problem_.gaps.log_density(gaps_);
     double all_chosen = 0, all_possible = 0;
     for (int b = 0; b < StartOrder::kBuckets; ++b) all_chosen += chosen_[b], all_possible += possible_[b];

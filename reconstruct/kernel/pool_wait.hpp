@@ -1,12 +1,13 @@
-// Requests that wait for a connection before they can make their first call.
+// Requests that wait for a connection before they can make a call.
 //
-// A first call is taken to have come about in one of two ways:
-//   free     a connection was there. The time since the request came is the node's own work (model.hpp has its density).
+// A first call, and one that is not on the connection of the call before, is taken to have come about in one of two ways:
+//   free     a connection was there. The time since the request came, or since its call before was over, is the node's
+//            own work (model.hpp has its density).
 //   waited   the request stood in the queue for one until the call before on this connection was over. Then it is the
 //            time since that end that has a density, whatever request was next; which one was is told by how many
-//            wait, and by the places of request and call in the orders of arrival and of first calls: where those
-//            who wait are served first come, first served, the two are equal.
-// A request that came after that end did not wait for it. Which share of the requests waits is learned, by load,
+//            wait, and, for first calls, by the places of request and call in the orders of arrival and of first calls:
+//            where those who wait are served first come, first served, the two are equal.
+// A request that came, or went on, after that end did not wait for it. Which share of the requests waits is learned, by load,
 // and so are the time of passing on and the habit of the queue, by EM beside the other densities: each pair of an
 // assignment counts for either way as far as it is likely to have been that one, so that waits do not spoil the times
 // of work.
@@ -30,28 +31,35 @@ public:
     // The rows have been replaced. `before_on_conn`: previous child on the same connection, or kNone.
     void bind(const std::vector<std::int32_t>& before_on_conn);
 
-    // How c became the first child of p, which came at this load: log scores without the density of the node's work.
+    enum class Call : std::uint8_t { first, later };
+
+    // How c became a child of p, which came, or was done with its call before, `since` then, at this load: log scores
+    // without the density of the node's work.
     struct Ways {
         float work = 0;  // share of those that found a connection free
         float wait =
             -std::numeric_limits<float>::infinity();  // share of those that waited, and that p was next
         float gap = 0;                                // density of the time of passing on
     };
-    Ways ways(std::int32_t p, std::int32_t c, int load) const noexcept;
+    Ways ways(Call call, std::int32_t p, std::int32_t c, Time since, int load) const noexcept;
 
-    // Probability that p waited for the connection of its first child c, when `work` is what speaks for its own work.
-    float waited(std::int32_t p, std::int32_t c, int load, float work) const noexcept;
+    // Probability that p waited for the connection of c, when `work` is what speaks for its own work.
+    float waited(Call call, std::int32_t p, std::int32_t c, Time since, int load, float work) const noexcept;
+
+    // Whether later calls wait often enough to ask for it.
+    bool later() const noexcept { return later_; }
 
     // Counts the pair, which waited with this probability. forget() comes first, finish() last.
     void forget(double keep);
-    void observe(const Candidates& candidates, std::int32_t p, std::int32_t c, int load, float waited);
+    void observe(Call call, const Candidates& candidates, std::int32_t p, std::int32_t c, int load,
+                 float waited);
     void finish();
 
 private:
     using Row = std::array<double, StartOrder::kBuckets>;
 
-    bool could_wait(std::int32_t p, std::int32_t c) const noexcept {
-        return released_[c] > problem_.parents.request_end[p] && released_[c] <= problem_.children.begin[c];
+    bool could_wait(std::int32_t c, Time since) const noexcept {
+        return released_[c] > since && released_[c] <= problem_.children.begin[c];
     }
 
     const Problem& problem_;
@@ -59,10 +67,16 @@ private:
     bool learned_ = false;
     std::vector<Time> released_;      // by child: when its connection was last used; the first time if never
     std::vector<float> log_waiting_;  // by child: requests in flight at that moment
-    std::array<double, kLoads> waits_{}, starts_{};
+    bool later_ = false;
+    struct Shares {
+        std::array<double, kLoads> waits{}, calls{};
+        std::array<float, kLoads> log_wait{}, log_free{};
+        double find();  // the share at large
+    };
+    Shares first_, after_;
+    const Shares& of(Call call) const noexcept { return call == Call::first ? first_ : after_; }
     Row chosen_{}, possible_{};
     Histogram gaps_{}, density_{};
-    std::array<float, kLoads> log_wait_{}, log_free_{};
     std::array<float, StartOrder::kBuckets> ratio_{};
 };
 

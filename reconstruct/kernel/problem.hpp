@@ -68,7 +68,7 @@ struct Problem {
     std::size_t settled = std::numeric_limits<std::size_t>::max();  // from this one on they look ahead
     Time from = std::numeric_limits<Time>::min();                   // parents that depart in [from, until)
     Time until = std::numeric_limits<Time>::max();                  // teach how chains end
-    GapScale gaps{};             // by the ticks of the clock
+    GapScale gaps{};                                                // by the ticks of the clock
     std::int32_t processes = 1;  // of which the last one stands for all that are not told, if there are more
     std::size_t decided() const noexcept { return decided_parent.size(); }
     std::int32_t process_of_parent(std::size_t p) const noexcept {

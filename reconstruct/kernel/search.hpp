@@ -15,6 +15,7 @@
 #include "exchange.hpp"
 #include "forgotten.hpp"
 #include "forward.hpp"
+#include "guess.hpp"
 #include "lent.hpp"
 #include "model.hpp"
 #include "nearness.hpp"
@@ -46,6 +47,7 @@ private:
 
     // The course of the search.
     void learn();
+    void start_elsewhere();
     void place();
     void soften();
     Draws decide();
@@ -104,6 +106,8 @@ private:
     ChainExchange exchange_;
     Nearness nearness_;
     Forward forward_;
+    Guess guess_;
+    Affinity expected_;  // of a first stretch
     Pieces pieces_;
     Ejection ejection_;
     Chains chains_;

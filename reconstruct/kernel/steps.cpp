@@ -28,7 +28,8 @@ Model::Step Model::look(std::int32_t p, const Tip& tip, std::int32_t next) const
         const Time answered = problem_.children.response_begin[latest];
         if (answer >= answered) return by_the_wall(from, n + 1, answer - answered, false);
         const Time depart = problem_.parents.depart[p];
-        if (depart + kSlack >= answered) return by_the_wall(from, n + 2, std::max<Time>(depart - done, 0), false);
+        if (depart + kSlack >= answered)
+            return by_the_wall(from, n + 2, std::max<Time>(depart - done, 0), false);
         return by_the_wall(from, n + 3, std::max<Time>(depart - child_[latest].begin, 0), false);
     }
     const auto& child = child_[next];
@@ -123,6 +124,13 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
             return out;
         }
         out.rest += c.log_leave + hold_.evidence(child_[previous].used_again < parent.response_begin);
+        if (pool_wait_.later()) {
+            const auto ways = pool_wait_.ways(PoolWait::Call::later, p, next, child_[previous].end,
+                                              load_before(p, previous));
+            out.rest += ways.work;
+            out.wait = ways.wait - ways.work;
+            out.wait_gap = ways.gap;
+        }
     }
     // A new connection is one thing, one of those that are idle another.
     out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used - child.log_idle;

@@ -191,7 +191,8 @@ std::vector<std::int32_t> NodeStream::own_places(std::size_t children, std::size
 Time NodeStream::tick(const std::vector<std::uint8_t>& answered, std::size_t children) const {
     const Time origin = begin_.front();
     Time out = 0;
-    const auto look = [&](const std::vector<Time>& times, std::size_t n, const std::vector<std::uint8_t>* seen) {
+    const auto look = [&](const std::vector<Time>& times, std::size_t n,
+                          const std::vector<std::uint8_t>* seen) {
         for (std::size_t i = 0; i < n && (out == 0 || out > kLeastGap); ++i) {
             if (seen == nullptr || (*seen)[i]) out = std::gcd(out, times[i] - origin);
         }
@@ -214,7 +215,8 @@ void NodeStream::match(const Border& border) {
         n_parent_classes_ = std::max(n_parent_classes_, parent_cls_[p] + 1);
     for (std::size_t c = 0; c < border.end; ++c)
         n_child_classes_ = std::max(n_child_classes_, child_cls_[c] + 1);
-    const bool fresh = !matcher_ || n_parent_classes_ > capacity_parents_ || n_child_classes_ > capacity_children_;
+    const bool fresh =
+        !matcher_ || n_parent_classes_ > capacity_parents_ || n_child_classes_ > capacity_children_;
     if (fresh) {
         const auto with_room = [](std::int32_t classes) {  // for some that may still come
             return std::min(classes + std::max(classes / 2, 8), kMaxClasses + 1);

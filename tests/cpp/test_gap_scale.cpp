@@ -32,7 +32,9 @@ std::vector<Gap> gaps(double median_ns, std::size_t n) {
 }
 
 Time stamped(const Gap& gap, Time tick) {
-    const auto stamp = [&](double at) { return static_cast<Time>(std::floor(at / static_cast<double>(tick))) * tick; };
+    const auto stamp = [&](double at) {
+        return static_cast<Time>(std::floor(at / static_cast<double>(tick))) * tick;
+    };
     return stamp(gap.until) - stamp(gap.from);
 }
 
@@ -54,11 +56,13 @@ int main() {
     const double fine = says(some, 1);
     for (const Time tick : {1'000, 10'000, 100'000, 1'000'000}) {
         const double here = says(some, tick);
-        std::printf("tick of %lld ns: %.2f nats, by a fine clock %.2f\n", static_cast<long long>(tick), here, fine);
+        std::printf("tick of %lld ns: %.2f nats, by a fine clock %.2f\n", static_cast<long long>(tick), here,
+                    fine);
         expect(std::abs(here - fine) < 0.3, "a clock that ticks says as much");
     }
     // Gaps of half a tick tell no more than that they are short.
-    expect(says(gaps(5e5, 20'000), 1'000'000) < says(gaps(5e5, 20'000), 1), "a gap of no tick is not one of no time");
+    expect(says(gaps(5e5, 20'000), 1'000'000) < says(gaps(5e5, 20'000), 1),
+           "a gap of no tick is not one of no time");
 
     for (const Time tick : {Time{0}, Time{1}, Time{1'024}, Time{1'000'000}, Time{40'000'000'000}}) {
         const GapScale scale(tick);
@@ -68,7 +72,8 @@ int main() {
             expect(scale.width_ns(bin) >= static_cast<double>(tick), "no bin is narrower than a tick");
             counts[static_cast<std::size_t>(bin)] += 1;
         }
-        for (const float each : scale.log_density(counts)) expect(std::isfinite(each), "nothing is impossible");
+        for (const float each : scale.log_density(counts))
+            expect(std::isfinite(each), "nothing is impossible");
     }
     std::printf("gap scale: %d differences\n", failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
