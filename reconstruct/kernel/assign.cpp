@@ -21,7 +21,7 @@ constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2;
 constexpr double kMostBehind =
     1.5;                          // nats for each call that a mere guess may be behind, to be worth following
-constexpr int kStartRounds = 16;  // models on the way from there
+constexpr int kStartRounds = 5;  // models on the way from there
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
     Problem out;
@@ -155,6 +155,7 @@ void Matcher::Search::start_elsewhere() {
             if (changed() <= kConverged) break;
             estimate();
         }
+        soften();
         climb(options_.max_sweeps);
         if (const double here = estimate(); here > best) {
             best = here;
