@@ -20,7 +20,7 @@ constexpr double kWorthAnother = 0.004;
 constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2;
 constexpr double kMostBehind =
-    1.5;                          // nats for each call that a mere guess may be behind, to be worth following
+    1.5;                         // nats for each call that a mere guess may be behind, to be worth following
 constexpr int kStartRounds = 5;  // models on the way from there
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {

@@ -1,7 +1,9 @@
 // Calls that nobody waits for: their node may answer its own request first (an event is sent, a cache is filled).
 //
 // As a rule a call begins to be answered before its parent has left, which is half of what times tell. But where calls
-// of a class are made for requests that are there, and at times outlast all of them, the rule is not of that class.
+// of a class are made for requests that are there, and at times outlast all of them, the rule is not of that class. Calls
+// that begin behind the answer are another thing: some of their class begin while nobody is there, and to link those that
+// do not to whoever is there would be wrong.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +22,8 @@ public:
     const std::vector<std::uint8_t>& classes() const noexcept { return forgotten_; }
 
 private:
-    std::vector<double> made_,
-        outlast_;  // by class: calls made while somebody was there; that outlasted all of them
+    // By class: calls that were made while somebody was there, that outlasted all who were, and that nobody was there for.
+    std::vector<double> made_, outlast_, alone_;
     std::vector<std::uint8_t> forgotten_;
 };
 
