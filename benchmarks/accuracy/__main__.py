@@ -5,7 +5,7 @@
 Without options: simulated systems only, which need nothing else. --record DIR runs the recordings of
 scenarios.py on the testbed first (as root; what is there already is kept). --runs takes run directories of
 the testbed, or folders of them. --spans-dir takes a folder with public span sets (NAME.spans.csv.gz and
-NAME.truth.csv.gz, docs/spans.md). Prints Markdown.
+NAME.truth.csv.gz, docs/spans.md). Prints Markdown; Ctrl-C ends it with what is measured.
 """
 
 from __future__ import annotations
@@ -145,10 +145,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record(options.record)
         options.runs.append(options.record)
     measured: list[Measured] = []
-    for known in known_sets(options):
-        for row in known.measure(options.evidence, not (options.no_baselines or options.short)):
-            print(" | ".join(table.accuracy_rows([row])[0]), file=sys.stderr, flush=True)
-            measured.append(row)
+    try:
+        for known in known_sets(options):
+            for row in known.measure(options.evidence, not (options.no_baselines or options.short)):
+                print(" | ".join(table.accuracy_rows([row])[0]), file=sys.stderr, flush=True)
+                measured.append(row)
+    except KeyboardInterrupt:
+        print("interrupted: what is measured is printed", file=sys.stderr)
     text = page(measured)
     print(text)
     if options.output is not None:

@@ -19,9 +19,8 @@ constexpr double kWorthAnother = 0.004;
 // Another beginning is worth it where so large a share of the calls has so many candidates, and is not certain.
 constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2;
-constexpr double kMostBehind =
-    1.5;                         // nats for each call that a mere guess may be behind, to be worth following
-constexpr int kStartRounds = 5;  // models on the way from there
+constexpr double kMostBehind = 1.5;  // nats for each call that a mere guess may be behind, to be followed
+constexpr int kStartRounds = 5;      // models on the way from there
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
     Problem out;
