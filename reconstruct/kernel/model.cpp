@@ -25,15 +25,6 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
     bind(idle, false);
 }
 
-void Model::expect(const Affinity& affinity) {
-    affinity_ = affinity;
-    // A gap is shorter rather than longer, with no scale (density ~ 1/gap).
-    for (int b = 0; b < kGapBins; ++b) {
-        first_guess_[b] = static_cast<float>(std::log(1.0 / kGapBins / problem_.gaps.width_ns(b)));
-    }
-    forget_cells();
-}
-
 void Model::bind(const std::vector<float>& idle, bool lent_once) {
     const auto& children = problem_.children;
     bind_rows(idle);
@@ -41,6 +32,10 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
     order_.forget_ranks();
     ranked_by_.clear();
     lent_once_ = lent_once;
+    // Before anything is learned: a gap is shorter rather than longer, with no scale (density ~ 1/gap).
+    for (int b = 0; b < kGapBins; ++b) {
+        first_guess_[b] = static_cast<float>(std::log(1.0 / kGapBins / problem_.gaps.width_ns(b)));
+    }
     std::vector<std::int32_t> latest;
     for (std::size_t c = 0; c < children.size(); ++c) {
         if (!children.before_on_conn.empty()) {

@@ -61,7 +61,10 @@ public:
     void bind(const std::vector<float>& idle, bool lent_once);
 
     // Before the first estimate: what is expected of children.
-    void expect(const Affinity& affinity);
+    void expect(const Affinity& affinity) {
+        affinity_ = affinity;
+        forget_cells();
+    }
 
     // Re-estimates everything from an assignment (parent of each child, or kNone), after what was known before
     // has been weighed with `keep` (0: forgotten).
