@@ -16,11 +16,13 @@ constexpr int kAttempts = 2;         // of each kind, at the best assignment
 // on another is worth it.
 constexpr int kQueues = 6, kRings = 6;
 constexpr double kWorthAnother = 0.004;
-// Another beginning is worth it where so large a share of the calls has so many candidates, and is not certain.
+// Another beginning is worth it where so large a share of the calls has so many candidates, and such a share no values.
 constexpr std::size_t kMany = 3;
-constexpr double kWorthAStart = 0.2;
+constexpr double kWorthAStart = 0.2, kMostlySilent = 0.9;
 constexpr double kMostBehind = 1.5;  // nats for each call that a mere guess may be behind, to be followed
 constexpr int kStartRounds = 5;      // models on the way from there
+// Nats for each call that the end must be ahead: it has been learned for longer, and says a little more for that alone.
+constexpr double kWorthMoving = 0.05;
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
     Problem out;
@@ -131,14 +133,16 @@ void Matcher::Search::learn() {
 }
 
 // Other models, learned from other beginnings. Each is judged by what it says of its own assignment: another one's would
-// never do. Where most calls are certain by content, or have nobody to choose from, there is nothing to find.
+// never do. Where calls say whose they are, or have nobody to choose from, there is nothing to find.
 void Matcher::Search::start_elsewhere() {
     const auto calls = static_cast<double>(problem_.children.size());
-    double open = 0;
+    const auto& values = problem_.children.tokens.offset;
+    double open = 0, silent = 0;
     for (std::size_t c = 0; c < problem_.children.size(); ++c) {
-        open += !candidates_.certain(c) && candidates_.of(c).size() >= kMany;
+        open += candidates_.of(c).size() >= kMany;
+        silent += values[c] == values[c + 1];
     }
-    if (open < kWorthAStart * calls) return;
+    if (std::min(open / kWorthAStart, silent / kMostlySilent) < calls) return;
     const auto estimate = [&] {
         model_.choose_clock(chains_.parent_of());
         reestimate();
@@ -156,7 +160,7 @@ void Matcher::Search::start_elsewhere() {
         }
         soften();
         climb(options_.max_sweeps);
-        if (const double here = estimate(); here > best) {
+        if (const double here = estimate(); here > best + kWorthMoving * calls) {
             best = here;
             known = chains_.parent_of();
         }
