@@ -123,6 +123,15 @@ class Dialogue:
         return self
 
 
+def pages(client_port: int = 40000, start_ns: int = START_NS) -> list[Packet]:
+    """A connection on which three pages are asked for and answered."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    dialogue = Dialogue(client_port=client_port, now_ns=start_ns).open()
+    for number in range(3):
+        dialogue.send(CLIENT, b"GET /page/%d HTTP/1.1\r\nHost: a\r\n\r\n" % number).send(SERVER, answer)
+    return dialogue.close().packets
+
+
 def write_pcap(
     path: Path,
     packets: Iterable[Packet],

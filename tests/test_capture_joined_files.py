@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 from capture_packets import (
-    CLIENT,
-    SERVER,
     START_NS,
-    Dialogue,
     Packet,
     enhanced,
     interface,
     message_rows,
+    pages,
     section,
     write_pcap,
 )
@@ -22,14 +20,6 @@ from capture_packets import (
 from tapscope import capture
 
 SALT = bytes(16)
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-
-def packets(port: int, start_ns: int) -> list[Packet]:
-    dialogue = Dialogue(client_port=port, now_ns=start_ns).open()
-    for number in range(3):
-        dialogue.send(CLIENT, b"GET /page/%d HTTP/1.1\r\nHost: a\r\n\r\n" % number).send(SERVER, ANSWER)
-    return dialogue.close().packets
 
 
 def read(*paths: Path) -> capture.CaptureTables:
@@ -38,7 +28,7 @@ def read(*paths: Path) -> capture.CaptureTables:
 
 @pytest.fixture
 def pieces() -> list[list[Packet]]:
-    return [packets(40000 + number, START_NS + number * 10**9) for number in range(3)]
+    return [pages(40000 + number, START_NS + number * 10**9) for number in range(3)]
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -63,7 +53,7 @@ def test_files_in_one_are_read_each_in_its_own_format(
 
 
 def test_files_in_one_may_be_empty_or_of_another_link_type(tmp_path: Path) -> None:
-    first, second = packets(40000, START_NS), packets(40001, START_NS + 10**9)
+    first, second = pages(40000, START_NS), pages(40001, START_NS + 10**9)
     parts = [
         write_pcap(tmp_path / "a", []),
         write_pcap(tmp_path / "b", first),
@@ -79,8 +69,8 @@ def test_files_in_one_may_be_empty_or_of_another_link_type(tmp_path: Path) -> No
 
 
 def test_a_file_behind_another_that_cannot_be_read_ends_it_and_is_said(tmp_path: Path) -> None:
-    first = write_pcap(tmp_path / "a", packets(40000, START_NS))
-    other = write_pcap(tmp_path / "b", packets(40001, START_NS), link_type=147)
+    first = write_pcap(tmp_path / "a", pages(40000, START_NS))
+    other = write_pcap(tmp_path / "b", pages(40001, START_NS), link_type=147)
     joined = tmp_path / "joined.pcap"
     joined.write_bytes(first.read_bytes() + other.read_bytes())
     tables = read(joined)

@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import signal
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -173,6 +174,16 @@ def test_packets_on_standard_output_are_there_as_they_come(net) -> None:
     assert f"{packets} packets captured".encode() in errors
 
 
+def _failed_at_a_pipe(process: subprocess.Popen[bytes]) -> bytes:
+    """What a capture into a pipe says when writing fails, which is no full disk."""
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    assert process.wait(timeout=20) == ExitCode.ERROR
+    assert b"standard output" in errors
+    assert b"disk" not in errors
+    return errors
+
+
 def test_a_reader_that_reads_no_more_is_told_from_a_full_disk(net) -> None:
     process = net.capture("-w", "-", "-s", 0, "tcp port 8080")
     assert process.stdout is not None
@@ -181,12 +192,7 @@ def test_a_reader_that_reads_no_more_is_told_from_a_full_disk(net) -> None:
     assert net.client(200, per_connection=50).wait(timeout=30) == 0  # more than a pipe holds
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
-    assert process.stderr is not None
-    errors = process.stderr.read()
-    assert process.wait(timeout=20) == ExitCode.ERROR
-    assert b"a signal ended the capture while writing waited for the reader" in errors
-    assert b"standard output" in errors
-    assert b"disk" not in errors
+    assert b"a signal ended the capture while writing waited for the reader" in _failed_at_a_pipe(process)
 
 
 def test_a_reader_that_is_gone_is_told_from_a_full_disk(net) -> None:
@@ -196,12 +202,7 @@ def test_a_reader_that_is_gone_is_told_from_a_full_disk(net) -> None:
     process.stdout.close()
     time.sleep(0.3)
     assert net.client(10).wait(timeout=30) == 0
-    assert process.stderr is not None
-    errors = process.stderr.read()
-    assert process.wait(timeout=20) == ExitCode.ERROR
-    assert b"who read the packets is gone" in errors
-    assert b"standard output" in errors
-    assert b"disk" not in errors
+    assert b"who read the packets is gone" in _failed_at_a_pipe(process)
 
 
 @pytest.mark.parametrize("words", [("-C", "1"), ("-G", "5"), ("-o", "x.db")])

@@ -21,7 +21,6 @@ from capture_packets import (
     START_NS,
     SYN,
     Dialogue,
-    Packet,
     block,
     enhanced,
     ethernet,
@@ -30,6 +29,7 @@ from capture_packets import (
     ipv6,
     message_rows,
     option,
+    pages,
     section,
     tcp_header,
     write_pcap,
@@ -46,20 +46,13 @@ SALT = bytes(16)
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def packets(port: int = 40000, start_ns: int = START_NS) -> list[Packet]:
-    dialogue = Dialogue(client_port=port, now_ns=start_ns).open()
-    for number in range(3):
-        dialogue.send(CLIENT, b"GET /page/%d HTTP/1.1\r\nHost: a\r\n\r\n" % number).send(SERVER, ANSWER)
-    return dialogue.close().packets
-
-
 def read(*paths: Path) -> capture.CaptureTables:
     return capture.read_files(list(paths), salt=SALT)
 
 
 @pytest.fixture
 def rows(tmp_path: Path) -> list[tuple[object, ...]]:
-    return message_rows(read(write_pcap(tmp_path / "plain.pcap", packets())))
+    return message_rows(read(write_pcap(tmp_path / "plain.pcap", pages())))
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -67,7 +60,7 @@ def rows(tmp_path: Path) -> list[tuple[object, ...]]:
 def test_classic_pcap_of_any_byte_order_and_resolution(
     order: str, nanoseconds: bool, rows: list[tuple[object, ...]], tmp_path: Path
 ) -> None:
-    tables = read(write_pcap(tmp_path / "a.pcap", packets(), order=order, nanoseconds=nanoseconds))
+    tables = read(write_pcap(tmp_path / "a.pcap", pages(), order=order, nanoseconds=nanoseconds))
     assert message_rows(tables) == rows
     assert tables.sources[0]["ts_resolution"] == ("1 ns" if nanoseconds else "1 us")
     assert tables.sources[0]["first_ns"] == START_NS
@@ -83,7 +76,7 @@ def test_pcapng_resolutions_and_offsets(
 ) -> None:
     offset_s = 1000
     body = section(order) + interface(order, resolution, offset_s)
-    for time_ns, frame in packets():
+    for time_ns, frame in pages():
         body += enhanced(frame, (time_ns - offset_s * 10**9) * per_second // 10**9, order=order)
     path = tmp_path / "a.pcapng"
     path.write_bytes(body)
@@ -94,7 +87,7 @@ def test_pcapng_resolutions_and_offsets(
 
 
 def test_pcapng_blocks_of_all_kinds_and_two_interfaces(tmp_path: Path) -> None:
-    frames = packets()
+    frames = pages()
     body = section() + interface(resolution=9) + interface(resolution=6) + block(0x0BAD, b"unknown!")
     for index, (time_ns, frame) in enumerate(frames):
         if index % 3 == 2:  # the obsolete packet block: interface u16, drops u16
@@ -122,7 +115,7 @@ def test_pcapng_blocks_of_all_kinds_and_two_interfaces(tmp_path: Path) -> None:
 @pytest.mark.parametrize("statistics", [False, True])
 def test_drops_that_packets_tell_of_are_counted_once(statistics: bool, tmp_path: Path) -> None:
     """Packets lost before one of them, in its block; an interface's statistics count the same again."""
-    (time_ns, frame), *_ = packets()
+    (time_ns, frame), *_ = pages()
     head = (time_ns >> 32).to_bytes(4, "little") + (time_ns & 0xFFFFFFFF).to_bytes(4, "little")
     head += len(frame).to_bytes(4, "little") * 2
     padding = b"\0" * (-len(frame) % 4)
@@ -142,12 +135,12 @@ def test_drops_that_packets_tell_of_are_counted_once(statistics: bool, tmp_path:
 def test_interfaces_of_differing_resolution_are_both_named(tmp_path: Path) -> None:
     path = tmp_path / "a.pcapng"
     every = [interface(resolution=9), interface(resolution=6), interface(resolution=9)]
-    path.write_bytes(section() + b"".join(every) + enhanced(packets()[0][1], START_NS))
+    path.write_bytes(section() + b"".join(every) + enhanced(pages()[0][1], START_NS))
     assert read(path).sources[0]["ts_resolution"] == "1 ns, 1 us"
 
 
 def test_compressed_files_are_read_as_they_are(rows: list[tuple[object, ...]], tmp_path: Path) -> None:
-    plain = write_pcap(tmp_path / "a.pcap", packets()).read_bytes()
+    plain = write_pcap(tmp_path / "a.pcap", pages()).read_bytes()
     half = len(plain) // 2
     (tmp_path / "a.gz").write_bytes(gzip.compress(plain[:half]) + gzip.compress(plain[half:]))
     (tmp_path / "a.xz").write_bytes(lzma.compress(plain))
@@ -162,7 +155,7 @@ def test_compressed_files_are_read_as_they_are(rows: list[tuple[object, ...]], t
 
 
 def test_several_files_are_merged_in_time_order(tmp_path: Path) -> None:
-    every = packets()
+    every = pages()
     first, second = every[0::2], every[1::2]  # one connection, its packets dealt out to two files
     whole = message_rows(read(write_pcap(tmp_path / "whole.pcap", every)))
     parts = [write_pcap(tmp_path / "1.pcap", first), write_pcap(tmp_path / "2.pcap", second, order=">")]
@@ -173,7 +166,7 @@ def test_several_files_are_merged_in_time_order(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_a_source(tmp_path: Path, rows: list[tuple[object, ...]]) -> None:
-    path = write_pcap(tmp_path / "a.pcap", packets())
+    path = write_pcap(tmp_path / "a.pcap", pages())
     code = "from tapscope import capture; print(len(capture.read_files(['-']).messages['conn']))"
     with path.open("rb") as stdin:
         done = subprocess.run(
@@ -214,9 +207,9 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_link_type_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TapscopeError, match="unknown link type 147"):
-        read(write_pcap(tmp_path / "a.pcap", packets(), link_type=147))
+        read(write_pcap(tmp_path / "a.pcap", pages(), link_type=147))
     path = tmp_path / "a.pcapng"
-    path.write_bytes(section() + interface(link_type=147) + enhanced(packets()[0][1], 1))
+    path.write_bytes(section() + interface(link_type=147) + enhanced(pages()[0][1], 1))
     with pytest.raises(TapscopeError, match="unknown link type 147"):
         read(path)
 
@@ -229,8 +222,8 @@ def test_a_capture_without_packets_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_file_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> None:
-    data = write_pcap(tmp_path / "a.pcap", packets()).read_bytes()
-    whole = len(packets())
+    data = write_pcap(tmp_path / "a.pcap", pages()).read_bytes()
+    whole = len(pages())
     seen = set()
     for size in range(24, len(data)):
         path = tmp_path / "cut.pcap"
@@ -243,7 +236,7 @@ def test_a_file_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> None:
 
 
 def test_a_cut_compressed_file_is_read_up_to_there(tmp_path: Path) -> None:
-    data = gzip.compress(write_pcap(tmp_path / "a.pcap", packets() * 50).read_bytes())
+    data = gzip.compress(write_pcap(tmp_path / "a.pcap", pages() * 50).read_bytes())
     (tmp_path / "a.gz").write_bytes(data[: len(data) // 2])
     tables = read(tmp_path / "a.gz")
     assert tables.counter("source.truncated_file") == 1
@@ -352,7 +345,7 @@ def test_a_snap_length_inside_the_tcp_options_leaves_the_connection(tmp_path: Pa
 
 
 def test_columns_are_views_that_outlive_their_tables(tmp_path: Path) -> None:
-    tables = read(write_pcap(tmp_path / "a.pcap", packets()))
+    tables = read(write_pcap(tmp_path / "a.pcap", pages()))
     for name in ("connections", "messages", "evidence", "tcp_events"):
         check(name, getattr(tables, name))
     column = tables.messages["begin_ns"]
@@ -380,7 +373,7 @@ def test_codes_are_those_of_the_store() -> None:
 
 
 def test_progress_is_told_and_its_errors_come_through(tmp_path: Path) -> None:
-    path = write_pcap(tmp_path / "a.pcap", packets())
+    path = write_pcap(tmp_path / "a.pcap", pages())
     told: list[tuple[int, int]] = []
     capture.read_files([path], progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (path.stat().st_size, path.stat().st_size)
@@ -393,7 +386,7 @@ def test_progress_is_told_and_its_errors_come_through(tmp_path: Path) -> None:
 
 
 def test_port_map_overrides_content(tmp_path: Path) -> None:
-    path = write_pcap(tmp_path / "a.pcap", packets())
+    path = write_pcap(tmp_path / "a.pcap", pages())
     tables = capture.read_files([path], port_map={80: codes.Protocol.AJP})
     assert tables.connections["protocol"].tolist() == [codes.Protocol.AJP]
     with pytest.raises(TapscopeError, match="no dissector"):
@@ -410,7 +403,7 @@ def test_a_protocol_that_is_not_known_is_unparsed_by_name(tmp_path: Path) -> Non
 
 
 def test_text_is_kept_only_on_demand(tmp_path: Path) -> None:
-    path = write_pcap(tmp_path / "a.pcap", packets())
+    path = write_pcap(tmp_path / "a.pcap", pages())
     assert capture.read_files([path]).examples == [""]
     assert capture.read_files([path], keep_text=True).examples == ["/page/0"]
 

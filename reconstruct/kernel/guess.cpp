@@ -17,8 +17,8 @@ float Guess::score(std::int64_t candidate, std::int32_t cls, Time gap, By by,
                    const Affinity& expected) const {
     const auto p = candidates_.parent[static_cast<std::size_t>(candidate)];
     const double usual = expected(problem_.parents.cls[static_cast<std::size_t>(p)], cls);
-    const auto& has = classes_[static_cast<std::size_t>(p)];
-    const auto many = 1.0 + static_cast<double>(std::count(has.begin(), has.end(), cls));
+    const auto kind = kinds_.find(key(p, cls));
+    const double many = 1.0 + (kind == kNone ? 0.0 : has_[static_cast<std::size_t>(kind)]);
     const double length = std::log(static_cast<double>(kLeastGap + std::abs(gap)));
     double out =
         std::log(std::min(usual, 1.0) + kLeast) - kOneTooMany * std::max(many - std::max(usual, 1.0), 0.0);
@@ -37,7 +37,8 @@ std::vector<std::int32_t> Guess::parents(By by, const Affinity& expected) {
     for (std::size_t p = 0; p < parents.size(); ++p) {
         at[p] = back ? parents.response_begin[p] : parents.request_end[p];
     }
-    classes_.assign(parents.size(), {});
+    kinds_.clear(children.size());
+    has_.clear();
     for (std::size_t i = 0; i < children.size(); ++i) {
         const auto c = back ? children.size() - 1 - i : i;
         auto& best = out[c];
@@ -56,7 +57,9 @@ std::vector<std::int32_t> Guess::parents(By by, const Affinity& expected) {
         }
         if (best == kNone) continue;
         at[best] = back ? std::min(at[best], children.begin[c]) : std::max(at[best], children.end[c]);
-        classes_[best].push_back(children.cls[c]);
+        const auto kind = static_cast<std::size_t>(kinds_.insert(key(best, children.cls[c])));
+        if (kind == has_.size()) has_.push_back(0.0);
+        has_[kind] += 1;
     }
     return out;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "content.hpp"
+#include "key_map.hpp"
 #include "problem.hpp"
 
 namespace tapscope::match {
@@ -30,12 +31,17 @@ public:
     std::vector<std::int32_t> parents(By by, const Affinity& expected);
 
 private:
-    // How a call is to a request that it would be one too many of, how many ns from its nearest one.
+    // How this call suits a candidate whose nearest event is so many ns away.
     float score(std::int64_t candidate, std::int32_t cls, Time gap, By by, const Affinity& expected) const;
+    std::uint64_t key(std::int32_t p, std::int32_t cls) const noexcept {
+        return static_cast<std::uint64_t>(p) * static_cast<std::uint64_t>(problem_.children.n_classes) +
+               static_cast<std::uint64_t>(cls) + 1;
+    }
 
     const Problem& problem_;
     const Candidates& candidates_;
-    std::vector<std::vector<std::int32_t>> classes_;  // by parent: of the calls that it has so far
+    KeyMap kinds_;                // parents with a class of calls
+    std::vector<double> has_;     // so far, by kind
 };
 
 }  // namespace tapscope::match

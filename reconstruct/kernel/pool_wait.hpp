@@ -7,10 +7,10 @@
 //            time since that end that has a density, whatever request was next; which one was is told by how many
 //            wait, and, for first calls, by the places of request and call in the orders of arrival and of first calls:
 //            where those who wait are served first come, first served, the two are equal.
-// A request that came, or went on, after that end did not wait for it. Which share of the requests waits is learned, by load,
-// and so are the time of passing on and the habit of the queue, by EM beside the other densities: each pair of an
-// assignment counts for either way as far as it is likely to have been that one, so that waits do not spoil the times
-// of work.
+// A request that came, or went on, after that end did not wait for it. Which share of the requests waits is learned, by
+// load, and so are the time of passing on and the habit of the queue, by EM beside the other densities: each pair of an
+// assignment counts for either way as far as it is likely to have been that one, so that waits do not spoil the times of
+// work.
 #pragma once
 
 #include <array>
