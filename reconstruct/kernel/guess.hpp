@@ -40,8 +40,8 @@ private:
 
     const Problem& problem_;
     const Candidates& candidates_;
-    KeyMap kinds_;                // parents with a class of calls
-    std::vector<double> has_;     // so far, by kind
+    KeyMap kinds_;             // parents with a class of calls
+    std::vector<double> has_;  // so far, by kind
 };
 
 }  // namespace tapscope::match
