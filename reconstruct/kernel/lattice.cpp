@@ -1,23 +1,28 @@
 #include "lattice.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <tuple>
 
 namespace tapscope::match {
 namespace {
 
 constexpr std::size_t kMostStates = 256;  // of a layer
+constexpr float kFar = 25.0f;             // nats, as in pair.cpp
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
-constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-double log_add(double a, double b) noexcept {
-    if (a < b) std::swap(a, b);
-    return b == kNever ? a : a + std::log1p(std::exp(b - a));
+std::uint64_t hash(const Tip& tip, std::uint64_t seed) noexcept {
+    const auto mix = [&](std::uint64_t more) {
+        seed = (seed ^ more) * 0x9E3779B97F4A7C15ull;
+        seed ^= seed >> 29;
+    };
+    mix(static_cast<std::uint64_t>(static_cast<std::uint32_t>(tip.last)) << 32 |
+        static_cast<std::uint32_t>(tip.latest));
+    mix(tip.called);
+    return seed;
 }
-
-auto order(const Tip& tip) { return std::tie(tip.last, tip.latest, tip.called); }
 
 }  // namespace
 
@@ -26,16 +31,15 @@ float Lattice::step(int side, const Tip& tip, std::int32_t next) const {
     return weight_ * (p == kNone ? model_->orphan(next) : model_->step(p, tip, next));
 }
 
-float Lattice::finish(const State& state) const {
+float Lattice::finish(const Tip& first, const Tip& second) const {
     float score = 0;
-    for (int side = 0; side < 2; ++side) {
-        if (parent_[side] != kNone) score += weight_ * model_->step(parent_[side], state.tip[side], kEnd);
-    }
+    if (parent_[0] != kNone) score += weight_ * model_->step(parent_[0], first, kEnd);
+    if (parent_[1] != kNone) score += weight_ * model_->step(parent_[1], second, kEnd);
     return score;
 }
 
 void Lattice::build(const Model& model, float weight, const std::vector<std::int32_t>& child,
-                    const std::vector<std::uint8_t>& loaded, Side first, Side second) {
+                    const std::vector<std::uint8_t>& loaded, std::size_t lo, Side first, Side second) {
     model_ = &model;
     weight_ = weight;
     child_ = &child;
@@ -44,147 +48,184 @@ void Lattice::build(const Model& model, float weight, const std::vector<std::int
     parent_[1] = second.parent;
     content_[0] = &first.content;
     content_[1] = &second.content;
-    used_ = child.size() + 1;
+    lo_ = lo;
+    used_ = child.size() - lo + 1;
     if (layers_.size() < used_) layers_.resize(used_);
     layers_[0].states.assign(1, State{});
-    layers_[0].states[0].loaded = true;
-    for (std::size_t i = 0; i < child.size(); ++i) extend(i, layers_[i], layers_[i + 1]);
+    layers_[0].top = 0;
+    auto& begin = layers_[0].states[0];
+    begin.loaded = true;
+    for (std::size_t i = 0; i < lo; ++i) {
+        const int x = loaded[i];
+        if (parent_[x] != kNone) model.advance(parent_[x], begin.tip[x], child[i]);
+    }
+    for (std::size_t i = 0; i + 1 < used_; ++i) extend(lo + i, layers_[i], layers_[i + 1]);
     finish_.clear();
-    for (const auto& state : layers_[used_ - 1].states) finish_.push_back(finish(state));
+    for (const auto& state : layers_[used_ - 1].states) {
+        finish_.push_back(finish(state.tip[0], state.tip[1]));
+    }
 }
 
 void Lattice::extend(std::size_t i, const Layer& before, Layer& layer) {
     const auto c = (*child_)[i];
-    struct Next {
-        State state;
-        Edge edge;
-    };
-    std::vector<Next> next;
-    next.reserve(2 * before.states.size());
+    layer.states.clear();
+    made_.clear();
+    came_.clear();
+    slots_.assign(std::bit_ceil(4 * before.states.size()), kNone);
     for (std::size_t s = 0; s < before.states.size(); ++s) {
         const auto& from = before.states[s];
         for (int side = 0; side < 2; ++side) {
             const float content = (*content_[side])[i];
             if (content == kImpossible) continue;
-            Next made;
-            made.state.tip[0] = from.tip[0];
-            made.state.tip[1] = from.tip[1];
-            if (parent_[side] != kNone) model_->advance(parent_[side], made.state.tip[side], c);
-            made.state.side = static_cast<std::uint8_t>(side);
-            made.state.loaded = from.loaded && (*loaded_)[i] == side;
-            made.edge = {static_cast<std::int32_t>(s), 0, step(side, from.tip[side], c) + content};
-            made.state.top = from.top + made.edge.gain;
-            next.push_back(std::move(made));
-        }
-    }
-    // Equal tips become one state. The side is part of it: orphans leave no trace in the tips.
-    auto key = [](const Next& n) {
-        return std::tuple_cat(std::tie(n.state.side), order(n.state.tip[0]), order(n.state.tip[1]));
-    };
-    std::stable_sort(next.begin(), next.end(), [&](const Next& a, const Next& b) { return key(a) < key(b); });
-    layer.states.clear();
-    layer.edges.clear();
-    for (std::size_t k = 0; k < next.size(); ++k) {
-        if (k == 0 || key(next[k]) != key(next[k - 1])) {
-            layer.states.push_back(next[k].state);
-            layer.states.back().begin = static_cast<std::int64_t>(k);
-            layer.states.back().came = static_cast<std::int32_t>(k);
-        } else {
-            auto& state = layer.states.back();
-            state.loaded = state.loaded || next[k].state.loaded;
-            if (next[k].state.top > state.top) {
-                state.top = next[k].state.top;
-                state.came = static_cast<std::int32_t>(k);
+            const float gain = step(side, from.tip[side], c) + content;
+            State made;
+            made.tip[0] = from.tip[0];
+            made.tip[1] = from.tip[1];
+            if (parent_[side] != kNone) model_->advance(parent_[side], made.tip[side], c);
+            made.side = static_cast<std::uint8_t>(side);
+            made.top = kImpossible;
+            const auto to = merge(made, layer.states);
+            auto& state = layer.states[static_cast<std::size_t>(to)];
+            state.loaded = state.loaded || (from.loaded && (*loaded_)[i] == side);
+            if (from.top + gain > state.top) {
+                state.top = from.top + gain;
+                came_[static_cast<std::size_t>(to)] = static_cast<std::int32_t>(made_.size());
             }
+            made_.push_back({static_cast<std::int32_t>(s), to, gain, 0});
         }
-        layer.edges.push_back(next[k].edge);
-        layer.edges.back().to = static_cast<std::int32_t>(layer.states.size()) - 1;
-        layer.states.back().end = static_cast<std::int64_t>(k) + 1;
     }
-    if (layer.states.size() > kMostStates) cut(layer);
+    cut(layer);
+    join(layer);
 }
 
-// Keeps the best states of a layer. Edges of the others stay in place and are not asked for again.
-void Lattice::cut(Layer& layer) {
-    std::vector<float> scores;
-    for (const auto& state : layer.states) scores.push_back(state.top);
-    std::nth_element(scores.begin(), scores.begin() + kMostStates, scores.end(), std::greater<>());
-    const float least = scores[kMostStates];
-    std::erase_if(layer.states, [&](const State& s) { return s.top <= least && !s.loaded; });
-    for (std::size_t s = 0; s < layer.states.size(); ++s) {
-        for (auto k = layer.states[s].begin; k < layer.states[s].end; ++k) {
-            layer.edges[static_cast<std::size_t>(k)].to = static_cast<std::int32_t>(s);
+// Number of the state with these tips; a new one is put behind the others. The side is part of it: orphans leave no trace
+// in the tips.
+std::int32_t Lattice::merge(const State& state, std::vector<State>& states) {
+    const std::size_t mask = slots_.size() - 1;
+    for (auto at = hash(state.tip[1], hash(state.tip[0], state.side)) & mask;; at = (at + 1) & mask) {
+        auto& slot = slots_[at];
+        if (slot == kNone) {
+            slot = static_cast<std::int32_t>(states.size());
+            states.push_back(state);
+            came_.push_back(kNone);
+            return slot;
         }
+        const auto& known = states[static_cast<std::size_t>(slot)];
+        if (known.side == state.side && known.tip[0] == state.tip[0] && known.tip[1] == state.tip[1]) {
+            return slot;
+        }
+    }
+}
+
+// Keeps the best states of a layer.
+void Lattice::cut(Layer& layer) {
+    scores_.clear();
+    for (const auto& state : layer.states) scores_.push_back(state.top);
+    layer.top = *std::max_element(scores_.begin(), scores_.end());
+    float least = layer.top - kFar;
+    if (scores_.size() > kMostStates) {
+        std::nth_element(scores_.begin(), scores_.begin() + kMostStates, scores_.end(), std::greater<>());
+        least = std::max(least, scores_[kMostStates]);
+    }
+    kept_.assign(layer.states.size(), kNone);
+    std::size_t kept = 0;
+    for (std::size_t s = 0; s < layer.states.size(); ++s) {
+        if (layer.states[s].top <= least && !layer.states[s].loaded) continue;
+        kept_[s] = static_cast<std::int32_t>(kept);
+        came_[kept] = came_[s];
+        layer.states[kept++] = layer.states[s];
+    }
+    layer.states.resize(kept);
+}
+
+// Puts the edges into the states that were kept together, by state.
+void Lattice::join(Layer& layer) {
+    for (auto& edge : made_) {
+        edge.to = kept_[static_cast<std::size_t>(edge.to)];
+        if (edge.to != kNone) ++layer.states[static_cast<std::size_t>(edge.to)].end;
+    }
+    std::int32_t behind = 0;
+    for (auto& state : layer.states) {
+        state.begin = behind;
+        behind += state.end;
+        state.end = state.begin;
+    }
+    layer.edges.resize(static_cast<std::size_t>(behind));
+    for (std::size_t k = 0; k < made_.size(); ++k) {
+        if (made_[k].to == kNone) continue;
+        auto& state = layer.states[static_cast<std::size_t>(made_[k].to)];
+        if (came_[static_cast<std::size_t>(made_[k].to)] == static_cast<std::int32_t>(k)) {
+            state.came = state.end;
+        }
+        layer.edges[static_cast<std::size_t>(state.end++)] = made_[k];
     }
 }
 
 float Lattice::best(std::vector<std::uint8_t>& side) const {
     const auto& last = layers_[used_ - 1].states;
-    float top = kImpossible, held = kImpossible;
+    float top = kImpossible;
     std::size_t at = 0;
     for (std::size_t s = 0; s < last.size(); ++s) {
         if (last[s].top + finish_[s] > top) top = last[s].top + finish_[s], at = s;
     }
-    side.assign(child_->size(), 0);
+    side = *loaded_;
     for (std::size_t i = used_ - 1; i > 0; --i) {
         const auto& state = layers_[i].states[at];
-        side[i - 1] = state.side;
+        side[lo_ + i - 1] = state.side;
         at = static_cast<std::size_t>(layers_[i].edges[static_cast<std::size_t>(state.came)].from);
     }
     // The loaded split's own score, step by step: other splits may lead to the same states.
-    float score = 0;
-    Tip tip[2];
-    for (std::size_t i = 0; i < child_->size(); ++i) {
+    float held = 0;
+    const auto& begin = layers_[0].states[0];
+    Tip tip[2] = {begin.tip[0], begin.tip[1]};
+    for (std::size_t i = lo_; i < child_->size(); ++i) {
         const int x = (*loaded_)[i];
         const auto c = (*child_)[i];
-        score += step(x, tip[x], c) + (*content_[x])[i];
+        held += step(x, tip[x], c) + (*content_[x])[i];
         if (parent_[x] != kNone) model_->advance(parent_[x], tip[x], c);
     }
-    State end;
-    end.tip[0] = tip[0];
-    end.tip[1] = tip[1];
-    held = score + finish(end);
-    return top - held;
+    return top - (held + finish(tip[0], tip[1]));
 }
 
-void Lattice::run_forward() {
+void Lattice::sum() {
+    layers_[0].states[0].forward = 1;
     for (std::size_t i = 1; i < used_; ++i) {
         auto& layer = layers_[i];
+        const auto& before = layers_[i - 1];
+        const float rise = layer.top - before.top;
         for (auto& state : layer.states) {
-            state.forward = kNever;
+            state.forward = 0;
             for (auto k = state.begin; k < state.end; ++k) {
-                const auto& edge = layer.edges[static_cast<std::size_t>(k)];
-                state.forward =
-                    log_add(state.forward,
-                            layers_[i - 1].states[static_cast<std::size_t>(edge.from)].forward + edge.gain);
+                auto& edge = layer.edges[static_cast<std::size_t>(k)];
+                edge.weight = std::exp(static_cast<double>(edge.gain - rise));
+                state.forward += before.states[static_cast<std::size_t>(edge.from)].forward * edge.weight;
             }
         }
     }
+    const float top = *std::max_element(finish_.begin(), finish_.end());
+    finish_weight_.clear();
+    for (const float score : finish_) finish_weight_.push_back(std::exp(static_cast<double>(score - top)));
 }
 
 void Lattice::marginals(std::vector<double>& belongs_to_second) {
-    run_forward();
     auto& last = layers_[used_ - 1].states;
-    for (std::size_t s = 0; s < last.size(); ++s) last[s].backward = finish_[s];
+    for (std::size_t s = 0; s < last.size(); ++s) last[s].backward = finish_weight_[s];
     for (std::size_t i = used_ - 1; i > 0; --i) {
-        for (auto& state : layers_[i - 1].states) state.backward = kNever;
+        auto& before = layers_[i - 1].states;
+        for (auto& state : before) state.backward = 0;
         const auto& layer = layers_[i];
         for (const auto& state : layer.states) {
             for (auto k = state.begin; k < state.end; ++k) {
                 const auto& edge = layer.edges[static_cast<std::size_t>(k)];
-                auto& before = layers_[i - 1].states[static_cast<std::size_t>(edge.from)];
-                before.backward = log_add(before.backward, edge.gain + state.backward);
+                before[static_cast<std::size_t>(edge.from)].backward += edge.weight * state.backward;
             }
         }
     }
-    belongs_to_second.assign(child_->size(), 0.0);
+    belongs_to_second.assign(loaded_->begin(), loaded_->end());
     for (std::size_t i = 1; i < used_; ++i) {
-        double mass[2] = {kNever, kNever};
-        for (const auto& state : layers_[i].states) {
-            mass[state.side] = log_add(mass[state.side], state.forward + state.backward);
-        }
-        if (mass[1] == kNever) continue;
-        belongs_to_second[i - 1] = mass[0] == kNever ? 1.0 : 1.0 / (1.0 + std::exp(mass[0] - mass[1]));
+        double mass[2] = {0, 0};
+        for (const auto& state : layers_[i].states) mass[state.side] += state.forward * state.backward;
+        belongs_to_second[lo_ + i - 1] = mass[1] > 0 ? mass[1] / (mass[0] + mass[1]) : 0.0;
     }
 }
 

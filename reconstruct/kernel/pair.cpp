@@ -69,7 +69,7 @@ void PairSplit::build_lattice() {
     const auto side = [&](int x) {
         return Lattice::Side{parent_[x] == kNobody ? kNone : parent_[x], content_[x]};
     };
-    lattice_.build(model_, weight_[0], child_, held_by_, side(0), side(1));
+    lattice_.build(model_, weight_[0], child_, held_by_, lo_, side(0), side(1));
 }
 
 float PairSplit::step(int side, std::int32_t previous, std::int32_t next) const {
@@ -86,6 +86,7 @@ float PairSplit::finish(int side, std::int32_t last) const {
 void PairSplit::prepare() {
     if (listed_) {
         build_lattice();
+        lattice_.sum();
     } else {
         follow(true);
     }
