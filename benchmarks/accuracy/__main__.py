@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "capture"))
 
 from trace_capture import machine
 
@@ -69,7 +70,7 @@ def simulated_spans(users: int, seconds: float, times: int) -> SpanSet:
 def known_sets(options: argparse.Namespace) -> Iterator[KnownSet]:
     """Everything that is to be measured, made one by one."""
     for path in run_directories(options.runs):
-        yield RunSet(path, group_of(path))
+        yield RunSet(path, group_of(path), options.join)
     if options.spans_dir is not None:
         for name in SPAN_SETS:
             table_file = options.spans_dir / f"{name}.spans.csv.gz"
@@ -137,6 +138,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--record", type=Path, metavar="DIR", help="record the testbed's sets here first")
     parser.add_argument("--spans-dir", type=Path, metavar="DIR", help="folder of public span sets")
     parser.add_argument("--evidence", nargs="*", choices=MODES, default=list(MODES))
+    parser.add_argument(
+        "--join",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="read recordings from there on only, as a tap that is attached late",
+    )
     parser.add_argument("--no-baselines", action="store_true", help="tapscope only")
     parser.add_argument("--short", action="store_true", help="short simulations, no baselines")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.md", help="write here, too")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import recorded
 from baselines import BASELINES, parents
 from numpy.typing import NDArray
 
+from tapscope.capture import CaptureTables
 from tapscope.reconstruct import span_tables
 from tapscope.reconstruct.match.refusal import Refusal, unlink
 from tapscope.reconstruct.run import Reconstruction
@@ -93,14 +96,30 @@ class RunSet:
 
     path: Path
     group: str
+    join_s: float = 0.0
+    """Leave out what was captured before, as a tap that is attached late: then transactions count that began
+    behind it."""
+
+    def _read(self) -> CaptureTables:
+        """The captures of the run, or their later part."""
+        from tapscope import capture
+        from tapscope.cli.inputs import find_inputs
+
+        files = find_inputs([self.path]).captures
+        if self.join_s <= 0:
+            return capture.read_files([str(path) for path in files])
+        with tempfile.TemporaryDirectory() as folder:
+            late = Path(folder) / "late.pcap"
+            packets = sorted(packet for file in files for packet in recorded.read_packets(file))
+            since = packets[0][0] + int(self.join_s * 1e9)
+            recorded.write_packets(late, (packet for packet in packets if packet[0] >= since))
+            return capture.read_files([str(late)])
 
     def measure(self, modes: Sequence[str], with_baselines: bool) -> Iterator[Measured]:
         """Read the captures once; match once per kind of evidence."""
-        from tapscope import capture
-        from tapscope.cli.inputs import find_inputs
         from tapscope.reconstruct import run
 
-        captured = capture.read_files([str(path) for path in find_inputs([self.path]).captures])
+        captured = self._read()
         names = Names()
         file = next(self.path / "truth" / name for name in ("calls.csv.gz", "calls.csv"))
         true = truth.read(file, names)
@@ -109,13 +128,14 @@ class RunSet:
             made = run.trace(captured, EvidenceMode[mode.upper()])
             spent = time.process_time() - begun
 
+            begin = int(made.calls["arrive_ns"][0]) if len(made.calls["arrive_ns"]) else 0
+            whole_from_ns = begin if self.join_s > 0 else None
+
             def judged(
-                links: Table, begun_from_ns: int | None = None, made: run.Reconstruction = made
+                links: Table, begun_from_ns: int | None = whole_from_ns, made: run.Reconstruction = made
             ) -> PathAccuracy:
                 tables = (made.calls, captured.connections, captured.addresses, links, names)
                 return accuracy.paths(accuracy.from_tables(*tables), true, begun_from_ns=begun_from_ns)
-
-            begin = int(made.calls["arrive_ns"][0]) if len(made.calls["arrive_ns"]) else 0
 
             found = Measured(
                 name=self.path.name,

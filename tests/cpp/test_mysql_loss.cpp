@@ -40,13 +40,14 @@ void joined_midstream() {
                   up(command(0x17, le(4, 4) + le(0, 1) + le(1, 4))), down(ok_answer)})
             .finish();
         expect(tap.accounted(), "bytes add up");
-        expect_equal(tap.messages(),
-                     "0 > request 'SELECT id, name FROM t' flags 2 bytes 27 at 2-2\n"
-                     "1 < response status 0 flags 2 bytes " +
-                         std::to_string(answer.size()) + " at 3-3 answers 0\n" +
-                         "2 > request 'EXECUTE (text unseen)' flags 2 bytes 14 at 4-4\n"
-                         "3 < response status 0 flags 2 bytes 11 at 5-5 answers 2\n",
-                     "midstream");
+        expect_equal(
+            tap.messages(),
+            "0 > request 'SELECT id, name FROM t' flags 2 bytes 27 at 2-2\n"
+            "1 < response status 0 flags 2 bytes " +
+                std::to_string(answer.size()) + " at 3-3 answers 0\n" +
+                "2 > request 'EXECUTE (text unseen, 0 parameters): no rows' flags 2 bytes 14 at 4-4\n"
+                "3 < response status 0 flags 2 bytes 11 at 5-5 answers 2\n",
+            "midstream");
     }
 }
 

@@ -204,6 +204,51 @@ void a_changed_user_forgets_statements() {
                  "change user");
 }
 
+// A connection that is older than the capture, as those of pools are: what is executed shows by its values and columns.
+void a_statement_prepared_before_shows_by_its_executions() {
+    const auto column = [](const std::string& table, const std::string& name) {
+        return lenenc_str("def") + lenenc_str("db") + lenenc_str("alias") + lenenc_str(table) +
+               lenenc_str("as") + lenenc_str(name) + "\x0C" + le(45, 2) + le(255, 4) + le(8, 1) + le(0, 2) +
+               std::string(3, '\0');
+    };
+    const std::string row = std::string("\x00\x00", 2) + le(1, 8) + le(2, 8) + le(3, 8) + le(4, 8);
+    const std::string answer = packets(1, {"\x04", column("users", "id"), column("users", "nick"),
+                                           column("", ""), column("stories", "title"), eof(), row, eof()});
+    // The second time the client leaves the types out.
+    const std::string again = std::string("\x04\x00", 2) + le(18, 8) + lenenc_str("bob") +
+                              std::string(7, '\0') + "\x40" + std::string(1, '\0');
+    Tap tap;
+    tap.play({up(query("SELECT 1")), down(packets(1, {ok()})), up(execute(9, five_params)), down(answer),
+              up(execute(9, again)), down(answer), up(execute(3, "")), down(packets(1, {err(1205)})),
+              up(execute(3, "")), down(packets(1, {ok()})), up(execute(3, "")),
+              down(packets(1, {err(1205)}))})
+        .finish();
+    expect(tap.accounted(), "bytes add up");
+    const std::string told =
+        "'EXECUTE (text unseen, 5 parameters): users(id, nick), ?, stories(title)' flags 2";
+    const std::string nothing = "'EXECUTE (text unseen, 0 parameters): no rows' flags 2";
+    std::string lines;
+    for (int i = 2, at = 3; i < 12; i += 2, at += 2) {
+        const std::string what = i < 6 ? told : i == 6 ? "'EXECUTE (text unseen)' flags 2" : nothing;
+        lines += std::to_string(i) + " > request " + what + " bytes " +
+                 std::to_string(14 + (i == 2   ? five_params.size()
+                                      : i == 4 ? again.size()
+                                               : 0)) +
+                 " at " + std::to_string(at) + "-" + std::to_string(at) + "\n" + std::to_string(i + 1) +
+                 " < response status " +
+                 (i < 6    ? "0 flags 2 bytes " + std::to_string(answer.size())
+                  : i == 8 ? std::string("0 flags 2 bytes 11")
+                           : std::string("1205 flags 18 bytes 22")) +
+                 " at " + std::to_string(at + 1) + "-" + std::to_string(at + 1) + " answers " +
+                 std::to_string(i) + "\n";
+    }
+    expect_equal(lines_from(tap.messages(), 2), lines, "prepared before");
+    expect_equal(tap.tokens(2, {"17", "anna", "2.5", "2026-02-03 04:05:06"}),
+                 "0 number 17\n1 text anna\n3 number 2.5\n4 text 2026-02-03 04:05:06\n", "with types");
+    expect_equal(tap.tokens(4, {"18", "bob", "2", "0000-00-00 00:00:00"}),
+                 "0 number 18\n1 text bob\n3 number 2\n4 text 0000-00-00 00:00:00\n", "without");
+}
+
 void many_statements_are_bounded() {
     mysql::StatementTable table;
     bool evicted = false;
@@ -232,6 +277,7 @@ int main() {
     query_attributes_are_taken_off();
     query_attributes_of_an_execution_show_without_the_login();
     a_changed_user_forgets_statements();
+    a_statement_prepared_before_shows_by_its_executions();
     many_statements_are_bounded();
     return failures == 0 ? 0 : 1;
 }

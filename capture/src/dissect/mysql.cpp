@@ -291,6 +291,7 @@ void MysqlDissector::lose(Direction direction) {
     s.due = kNoMessage;
     s.continues = s.begun = false;
     uncertain_ = true;
+    name_.reset();
     if (direction == Direction::to_client) command_since_loss_ = false;
     // A PREPARE may be among the lost bytes, or the answer that says whether one succeeded.
     if (last_prepared_ != StatementTable::kNone &&

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "../record.hpp"
@@ -157,6 +158,13 @@ private:
     void execute(Bytes payload, Recorder& recorder);
     void bulk_execute(Bytes payload, Recorder& recorder);
 
+    // mysql_unseen.cpp: statements that were prepared before the capture began.
+    std::int32_t adopt(std::uint32_t id, Recorder& recorder);
+    static bool find_parameters(mysql::Statement& statement, Bytes payload);
+    void begin_naming(Recorder& recorder);
+    void name_column(Bytes payload);
+    void finish_naming(bool rows, Recorder& recorder);
+
     // mysql_response.cpp: packets of the server.
     std::size_t wanted_of_server(std::uint32_t length, Bytes payload) const noexcept;
     void begin_answer(Bytes payload, std::uint8_t seq, std::uint64_t at, Recorder& recorder);
@@ -191,6 +199,11 @@ private:
         std::uint32_t id = 0;                              // the highest one that was told
     };
 
+    // What the definitions of an answer say of an unseen statement so far.
+    struct Naming {
+        std::string text, table;  // the table of the last column
+    };
+
     Side sides_[2];
     Phase phase_ = Phase::start;
     Answer answer_ = Answer::first;
@@ -222,6 +235,7 @@ private:
     mysql::StatementTable statements_;
     std::int32_t last_prepared_ = mysql::StatementTable::kNone;
     std::vector<Inflight> inflight_;  // by serial, of commands that name a statement
+    std::unique_ptr<Naming> name_;    // where the answer being read is to tell what its statement is
     std::unique_ptr<Compression> compression_;
     Unheard unheard_;
 };

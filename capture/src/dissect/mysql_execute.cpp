@@ -15,9 +15,11 @@ constexpr std::size_t kMaxRequestTokens = 256;  // of one execution
 
 void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
     Reader reader(payload.subspan(1));
-    const std::int32_t slot = statement_slot(reader.u32());
+    const std::uint32_t id = reader.u32();
     const std::uint8_t flags = reader.u8();
     reader.u32();  // iterations, always 1
+    std::int32_t slot = statement_slot(id);
+    if (slot == StatementTable::kNone) slot = adopt(id, recorder);
     if (slot == StatementTable::kNone) {
         recorder.set_class(request_, protocol, "EXECUTE (text unseen)");
         return;
@@ -30,6 +32,7 @@ void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
     const bool counted = (flags & kParameterCountAvailable) != 0;
     // Without the login the flag tells: only with query attributes do clients set it.
     const bool attributes = (caps_ & client::query_attributes) != 0 || (inferred_ && caps_ == 0 && counted);
+    if (!attributes && !statement.params_known && !find_parameters(statement, payload)) return;
     std::uint64_t params = statement.params;
     if (params == 0 && !(attributes && counted)) return;
     if (attributes) params = reader.lenenc();
@@ -69,8 +72,10 @@ void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
 // MariaDB: u32 statement id, u16 flags (128: types follow), then rows of (indicator, value) per parameter.
 void MysqlDissector::bulk_execute(Bytes payload, Recorder& recorder) {
     Reader reader(payload.subspan(1));
-    const std::int32_t slot = statement_slot(reader.u32());
+    const std::uint32_t id = reader.u32();
     const std::uint16_t flags = reader.u16();
+    std::int32_t slot = statement_slot(id);
+    if (slot == StatementTable::kNone) slot = adopt(id, recorder);
     if (slot == StatementTable::kNone) {
         recorder.set_class(request_, protocol, "EXECUTE (text unseen)");
         return;

@@ -14,8 +14,7 @@ using namespace mysql;
 
 namespace {
 
-constexpr std::size_t kInflight = 64;                // statements awaiting their answer that are remembered
-constexpr std::uint32_t kLastPrepared = 0xFFFFFFFF;  // MariaDB: the statement that was prepared last
+constexpr std::size_t kInflight = 64;  // statements awaiting their answer that are remembered
 constexpr std::uint8_t kSemiSyncAck = 0xEF;
 
 bool is_one_way(std::uint8_t command) noexcept {

@@ -30,7 +30,7 @@ std::size_t MysqlDissector::wanted_of_server(std::uint32_t length, Bytes payload
             return up_to(32);
         case Answer::definitions:
             // The type stands near the end of a definition: all of it, or none.
-            return length <= kRowPrefix && wants_rows() ? length : up_to(4);
+            return length <= kRowPrefix && (wants_rows() || name_ != nullptr) ? length : up_to(4);
         case Answer::definitions_end:
         case Answer::rows:
             if (!payload.empty() && payload[0] == kEof) return up_to(32);
@@ -69,6 +69,7 @@ void MysqlDissector::begin_answer(Bytes payload, std::uint8_t seq, std::uint64_t
     if (inferred_) recorder.add_flags(answer_row_, message_flag::inferred);
     const Command command = answer_command();
     answer_binary_ = is_binary(command);
+    if (answer_binary_ && command != Command::stmt_fetch) begin_naming(recorder);
     if (command == Command::stmt_fetch) {
         answer_ = Answer::rows;
         columns_ = 0;
@@ -222,6 +223,7 @@ bool MysqlDissector::ok(Bytes payload, Recorder& recorder) {
     reader.lenenc();  // last insert id
     const std::uint16_t status = reader.u16();
     recorder.set_status(answer_row_, 0);
+    if (name_ != nullptr) finish_naming(false, recorder);
     return finished(reader.ok() ? status : std::uint16_t{0}, recorder);
 }
 

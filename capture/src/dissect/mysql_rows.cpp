@@ -25,6 +25,7 @@ void MysqlDissector::definition(std::uint32_t length, Bytes payload) {
     constexpr std::size_t kTypeFromEnd = 6;
     constexpr std::uint8_t kUnsignedFlag = 0x20;
     if (definitions_left_ > 0xFFFFF) return;
+    if (name_ != nullptr) name_column(payload);
     const std::uint32_t index = columns_ - definitions_left_;
     if (index < kTokenColumns && payload.size() == length && length >= 13 && payload[length - 13] == 0x0C) {
         column_type_[index] = payload[length - kTypeFromEnd];
@@ -45,6 +46,7 @@ bool MysqlDissector::row_or_end(std::uint32_t length, Bytes payload, Recorder& r
     const bool eof = payload[0] == kEof && length < kTerminator && payload.size() >= 5;
     if (answer_ == Answer::definitions_end) {
         answer_ = Answer::rows;
+        if (name_ != nullptr) finish_naming(true, recorder);
         if (eof && length == 5 && deprecate_eof_ != Known::yes) {
             deprecate_eof_ = Known::no;
             if ((load_le16(&payload[3]) & server_status::cursor_exists) == 0) return false;

@@ -36,6 +36,13 @@ struct alignas(64) Statement {
     std::uint16_t params = 0;         // placeholders; of the text until the server has answered
     bool used = false;
     bool bound = false;  // the server gave it an id
+    enum class Text : std::uint8_t {
+        seen,
+        unseen,  // it was prepared before the capture began (mysql_unseen.cpp)
+        told,    // ... and an answer told what it is
+    };
+    Text text = Text::seen;
+    bool params_known = true;
     // Parameters sent by SEND_LONG_DATA since the last execution; made when the first one is.
     std::unique_ptr<std::vector<bool>> long_data;
     bool types_known = false;
@@ -85,6 +92,8 @@ public:
         ++statement.generation;
         statement.used = true;
         statement.bound = false;
+        statement.text = Statement::Text::seen;
+        statement.params_known = true;
         statement.types_known = false;
         statement.forget_long();
         statement.columns = 0;

@@ -38,6 +38,11 @@ Value read_binary_value(Reader& reader, std::uint16_t type, char (&buffer)[kMaxV
 // Passes over a value without making a text of it.
 void skip_binary_value(Reader& reader, std::uint8_t type) noexcept;
 
+// Whether a byte is one of the types.
+constexpr bool is_type(std::uint8_t type) noexcept {
+    return type <= static_cast<std::uint8_t>(Type::bit) || type >= static_cast<std::uint8_t>(Type::json);
+}
+
 // Integer and string columns: what result tokens are taken from.
 constexpr bool is_token_type(std::uint8_t type) noexcept {
     switch (static_cast<Type>(type)) {

@@ -28,6 +28,7 @@ inline constexpr std::uint8_t kOk = 0x00, kAuthMore = 0x01, kAuthNextFactor = 0x
 inline constexpr std::size_t kTerminator = 9;    // EOF is shorter than this
 inline constexpr std::size_t kRowPrefix = 1024;  // bytes of a row that are looked at
 inline constexpr std::uint8_t kTypeUnknown = 0xFF;
+inline constexpr std::uint32_t kLastPrepared = 0xFFFFFFFF;  // MariaDB: the statement that was prepared last
 
 struct PacketHeader {
     std::uint32_t length;

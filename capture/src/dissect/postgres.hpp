@@ -97,6 +97,12 @@ private:
     void describe_or_close(char type, Bytes body);
     void class_of_statement(const char* prefix, Recorder& recorder);
 
+    // postgres_unseen.cpp: statements whose text was not seen.
+    std::int32_t adopt(std::string_view name, Recorder& recorder);
+    void begin_telling(Recorder& recorder);
+    void tell_column(std::string_view name);
+    void tell_statement(std::string_view tag, Recorder& recorder);
+
     // postgres_response.cpp: messages of the server.
     std::size_t wanted_of_server(char type, std::uint32_t body) const noexcept;
     void server_message(char type, std::uint32_t total, Bytes body, std::uint64_t at, std::uint64_t next,

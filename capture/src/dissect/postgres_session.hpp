@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "dissect/dissector.hpp"
 #include "dissect/postgres_statements.hpp"
@@ -44,7 +45,10 @@ struct Session {
     std::uint8_t tokens = 0;
     std::uint32_t binary = 0;
     ValueType column_type[kTokenColumns] = {};
-    std::uint32_t stale = 0;  // ReadyForQuery that may still come for requests that were given up
+    bool telling = false;            // it tells what its statement is, whose text was not seen:
+    std::string told;                // names of columns so far,
+    std::uint16_t told_columns = 0;  // and their number
+    std::uint32_t stale = 0;         // ReadyForQuery that may still come for requests that were given up
 };
 
 }  // namespace tapscope::postgres

@@ -77,13 +77,17 @@ void PostgresDissector::bind(Bytes body, Recorder& recorder) {
         return;
     }
     Portal& portal = session.portals.define(portal_name);
-    portal.statement = session.statements.reference(session.statements.find(name));
+    std::int32_t slot = session.statements.find(name);
+    // One without name may be another one by now.
+    if (slot < 0 && !name.empty()) slot = adopt(name, recorder);
+    portal.statement = session.statements.reference(slot);
     session.unit.statement = portal.statement;
-    const Statement* statement = session.statements.get(portal.statement);
+    Statement* const statement = session.statements.get(portal.statement);
 
     const std::uint16_t formats = reader.u16();
     const Bytes format = reader.take(std::size_t{formats} * 2);
     const std::uint16_t count = reader.u16();
+    if (statement != nullptr) statement->bound = count;
     std::string& value_text = recorder.scratch.value;
     std::vector<Element> elements;
     for (std::uint16_t i = 0; i < count; ++i) {

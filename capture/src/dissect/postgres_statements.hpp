@@ -20,8 +20,9 @@ enum class ValueType : std::uint8_t { skipped, integer, real, numeric, text, uui
 struct Statement {
     std::uint64_t name = 0;        // hash
     std::uint32_t generation = 0;  // counts the uses of this slot: a late reference to an older one is void
-    std::int32_t execute_class = -1;  // class id of "EXECUTE <fingerprint>"; -1: the text was lost
+    std::int32_t execute_class = -1;  // class id of "EXECUTE <fingerprint>"; -1: the text was not seen
     bool used = false;
+    std::uint16_t bound = 0;  // values of its last Bind
     std::vector<ValueType> parameters;
     std::uint16_t columns = 0;  // of its result; types of the first kTokenColumns
     ValueType column_type[kTokenColumns] = {};

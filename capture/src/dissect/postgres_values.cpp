@@ -125,6 +125,14 @@ bool binary_array(Bytes bytes, std::vector<Element>& out) {
     return true;
 }
 
+// Of the size of an integer, with a first byte that no text begins with: a larger one than the value needs, or one of two
+// bytes that begins with a control character.
+bool must_be_integer(Bytes bytes) noexcept {
+    if (bytes.size() == 4 || bytes.size() == 8) return bytes[0] == 0x00 || bytes[0] == 0xFF;
+    return bytes.size() == 2 &&
+           ((bytes[0] < ' ' && bytes[0] != '\t' && bytes[0] != '\n' && bytes[0] != '\r') || bytes[0] == 0xFF);
+}
+
 }  // namespace
 
 ValueType type_of(std::uint32_t oid) noexcept {
@@ -180,10 +188,11 @@ Value read_value(Bytes bytes, bool binary, ValueType type, std::string& scratch)
             return {Value::Kind::text, as_text(bytes)};
         case ValueType::uuid:
             return binary_uuid(bytes, scratch);
+        case ValueType::unknown:
+            return must_be_integer(bytes) ? binary_integer(bytes, scratch) : Value{};
         case ValueType::skipped:
         case ValueType::array:
         case ValueType::numeric:
-        case ValueType::unknown:
             return {};
     }
     return {};
