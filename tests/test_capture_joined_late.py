@@ -19,11 +19,16 @@ from tapscope import capture
 
 UNSEEN = "EXECUTE (text unseen"
 
+SAME_VALUES = {"testbed_light": 1.0, "testbed_shop": 0.98}
+"""Share of the executions with all values that the whole capture gives, at least. Types of PostgreSQL's binary
+values stand in the Parse that was not seen."""
+
 
 @dataclass(frozen=True)
 class Halves:
     """A recording read as a whole, and from its middle on."""
 
+    name: str
     whole: capture.CaptureTables
     late: capture.CaptureTables
 
@@ -42,7 +47,8 @@ def halves(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     subprocess.run(["zstd", "-dq", packed, "-o", whole], check=True)
     packets = read_packets(whole)
     write_packets(late, packets[len(packets) // 2 :])
-    return Halves(capture.read_files([whole], salt=SALT), capture.read_files([late], salt=SALT))
+    tables = (capture.read_files([path], salt=SALT) for path in (whole, late))
+    return Halves(request.param, *tables)
 
 
 def values_of(tables: Any) -> dict[Place, set[tuple[int, int, int]]]:
@@ -78,7 +84,9 @@ def test_a_statement_prepared_before_has_one_class_on_all_connections(halves: Ha
 def test_its_values_are_read_as_if_it_had_been_seen(halves: Halves) -> None:
     right, late = values_of(halves.whole), values_of(halves.late)
     pairs = halves.unseen()
-    assert sum(right[each.place] == late[each.place] for each, _ in pairs) > 0.95 * len(pairs)
+    same = sum(right[each.place] == late[each.place] for each, _ in pairs)
+    print(f"\n{halves.name}: {same} of {len(pairs)} executions")  # with -s
+    assert same >= SAME_VALUES[halves.name] * len(pairs)
     for each, _ in pairs:
         assert late[each.place] <= right[each.place]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from capture_packets import CLIENT, SERVER
-from dissect_checks import ONE_WAY
+from dissect_checks import ONE_WAY, SALT
 from postgres_messages import (
     BOUND,
     CLOSED,
@@ -28,6 +28,9 @@ from postgres_messages import (
     row,
     talk,
 )
+
+from tapscope.capture import _native
+from tapscope.store.codes import TokenKind
 
 
 def test_a_statement_text_may_be_longer_than_the_bound(tmp_path: Path) -> None:
@@ -101,13 +104,46 @@ def test_an_error_at_commit_is_the_last_statement_s(tmp_path: Path) -> None:
     assert calls(tables) == [("EXECUTE INSERT INTO t VALUES (?)", int("23503", 36)), ("SELECT ?", 0)]
 
 
-def test_statements_that_are_not_known_any_more_are_named(tmp_path: Path) -> None:
+def described(*names: str) -> bytes:
+    """RowDescription of columns of type text."""
+    columns = [name.encode() + b"\0" + struct.pack("!IHIhiH", 0, 0, 25, -1, -1, 0) for name in names]
+    return message("T", struct.pack("!H", len(names)) + b"".join(columns))
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (described("id", "title") + row(b"1", b"x") + done(), ": SELECT id, title"),
+        (described("id") * 2 + done("SELECT 0"), ": SELECT id"),
+        (described("a" * 300, "b") + done(), f": SELECT {'a' * 300}..."),
+        (row(b"1", b"x") + done(), ": SELECT of 2 columns"),
+        (row(b"1") + message("s"), ": SELECT of 1 column"),
+        (done("INSERT 0 7"), ": INSERT"),
+        (described("id") + row(b"1") + done("UPDATE 1"), ": UPDATE id"),
+        # Nothing was found, and the client knew the columns; or it failed.
+        (done("SELECT 0"), None),
+        (failed(), None),
+    ],
+)
+def test_a_statement_prepared_before_is_told_by_its_first_answer(
+    answer: bytes, told: str | None, tmp_path: Path
+) -> None:
+    """All its executions have that class, and a number in binary is a value though its type was not seen."""
+    run = bind("before", b"\x00\x00\x01\x07", None, binary=True) + execute() + SYNC
     tables = talk(
         tmp_path,
-        (CLIENT, bind("gone", b"1") + execute() + SYNC),
-        (SERVER, BOUND + done() + READY),
+        (CLIENT, run),
+        (SERVER, BOUND + answer + READY),
+        (CLIENT, run),
+        (SERVER, BOUND + failed("57014") + READY),
     )
-    assert calls(tables) == [("EXECUTE (text unseen)", 0)]
+    text = "EXECUTE (text unseen)" if told is None else f"EXECUTE (text unseen, 2 parameters){told}"
+    status = int("42P01", 36) if answer == failed() else 0
+    assert calls(tables) == [(text, status), (text, int("57014", 36))]
+    assert tables.counter("postgres.statement_text_unseen") == 1
+    evidence = tables.evidence
+    numbers = evidence["hash"][evidence["kind"] == TokenKind.NUMBER]
+    assert numbers.tolist() == [_native.token_hash(SALT, b"263")] * 2
 
 
 def test_thousands_of_statements_and_portals_stay_bounded(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="read recordings from there on only, as a tap that is attached late",
+        help="read recordings (plain pcap) from there on only, as a tap that is attached late",
     )
     parser.add_argument("--no-baselines", action="store_true", help="tapscope only")
     parser.add_argument("--short", action="store_true", help="short simulations, no baselines")

@@ -110,7 +110,8 @@ class RunSet:
             return capture.read_files([str(path) for path in files])
         with tempfile.TemporaryDirectory() as folder:
             late = Path(folder) / "late.pcap"
-            packets = sorted(packet for file in files for packet in recorded.read_packets(file))
+            packets = [packet for file in files for packet in recorded.read_packets(file)]
+            packets.sort(key=lambda packet: packet[0])
             since = packets[0][0] + int(self.join_s * 1e9)
             recorded.write_packets(late, (packet for packet in packets if packet[0] >= since))
             return capture.read_files([str(late)])

@@ -10,7 +10,6 @@ namespace tapscope::match {
 namespace {
 
 constexpr std::size_t kMostStates = 256;  // of a layer
-constexpr float kFar = 25.0f;             // nats, as in pair.cpp
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 
 std::uint64_t hash(const Tip& tip, std::uint64_t seed) noexcept {
@@ -122,7 +121,7 @@ void Lattice::cut(Layer& layer) {
     scores_.clear();
     for (const auto& state : layer.states) scores_.push_back(state.top);
     layer.top = *std::max_element(scores_.begin(), scores_.end());
-    float least = layer.top - kFar;
+    float least = layer.top - kFarBehind;
     if (scores_.size() > kMostStates) {
         std::nth_element(scores_.begin(), scores_.begin() + kMostStates, scores_.end(), std::greater<>());
         least = std::max(least, scores_[kMostStates]);

@@ -3,7 +3,7 @@
 //
 // Layer i holds the distinct tips that the two chains can have when the first i children that may change sides, and those
 // between them, are shared out; edges join them to the layer before. Splits that lead to the same tips are one state:
-// without calls side by side there are no more states than in pair.cpp. Of a layer those are followed that are not kFar
+// without calls side by side there are no more states than in pair.cpp. Of a layer those are followed that are not kFarBehind
 // nats worse than the best one, at most kMostStates, and always those of the loaded split.
 #pragma once
 
@@ -12,8 +12,12 @@
 
 #include "model.hpp"
 #include "problem.hpp"
+#include "random.hpp"
 
 namespace tapscope::match {
+
+// Nats. Two states that follow the same child mostly differ in one later step before they meet again.
+inline constexpr float kFarBehind = 25.0f;
 
 class Lattice {
 public:
@@ -86,33 +90,19 @@ private:
 template <class Uniform>
 void Lattice::draw(Uniform&& uniform, std::vector<std::uint8_t>& side) const {
     side = *loaded_;
-    // Picks one of [begin, end) with probability proportional to weight.
-    auto pick = [&](std::size_t begin, std::size_t end, auto&& weight) {
-        double total = 0;
-        for (auto k = begin; k < end; ++k) total += weight(k);
-        double left = uniform() * total;
-        auto last = begin;
-        for (auto k = begin; k < end; ++k) {
-            const double here = weight(k);
-            if (here <= 0) continue;
-            last = k;
-            if ((left -= here) < 0) break;
-        }
-        return last;
-    };
     const auto& last = layers_[used_ - 1].states;
-    auto at = pick(0, last.size(), [&](std::size_t k) { return last[k].forward * finish_weight_[k]; });
+    auto at = pick(uniform, last.size(), [&](std::size_t k) { return last[k].forward * finish_weight_[k]; });
     for (std::size_t i = used_ - 1; i > 0; --i) {
         const auto& layer = layers_[i];
         const auto& state = layer.states[at];
         side[lo_ + i - 1] = state.side;
         const auto& before = layers_[i - 1].states;
-        const auto edge = pick(static_cast<std::size_t>(state.begin), static_cast<std::size_t>(state.end),
-                               [&](std::size_t k) {
-                                   const auto& e = layer.edges[k];
-                                   return before[static_cast<std::size_t>(e.from)].forward * e.weight;
-                               });
-        at = static_cast<std::size_t>(layer.edges[edge].from);
+        const auto* const edges = &layer.edges[static_cast<std::size_t>(state.begin)];
+        const auto edge =
+            pick(uniform, static_cast<std::size_t>(state.end - state.begin), [&](std::size_t k) {
+                return before[static_cast<std::size_t>(edges[k].from)].forward * edges[k].weight;
+            });
+        at = static_cast<std::size_t>(edges[edge].from);
     }
 }
 

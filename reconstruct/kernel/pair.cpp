@@ -9,8 +9,6 @@ namespace {
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kMaxSplit = 600;  // children of one pair; beyond it the pair keeps what it has
-// Nats. Two states that follow the same child differ in one later step at most before they meet again.
-constexpr float kFar = 25.0f;
 
 }  // namespace
 
@@ -186,11 +184,11 @@ void PairSplit::extend(std::size_t i, bool sums) {
         std::size_t kept = 0;
         for (const auto& own : alive_[x]) {
             const float score = own.score + stay[x];
-            if (score < top - kFar) continue;
+            if (score < top - kFarBehind) continue;
             alive_[x][kept++] = {own.j, score, sums ? own.forward * layers_.back().stay_weight[x] : 0.0};
         }
         alive_[x].resize(kept);
-        if (switched[x] >= top - kFar) alive_[x].push_back({i, switched[x], entered[x]});
+        if (switched[x] >= top - kFarBehind) alive_[x].push_back({i, switched[x], entered[x]});
     }
 }
 

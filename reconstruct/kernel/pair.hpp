@@ -4,7 +4,8 @@
 // those before the first and behind the last that may go to either are left out, as they cost every split the same.
 // The state after child i is (chain that took i, last child of the other chain), so the best of all 2^n splits is
 // found in O(n^2) steps, and so are the exact marginals. The second "parent" may be nobody: then children are shared
-// between a parent and the orphans. A state that is kFar nats worse than the best after the same child is not followed.
+// between a parent and the orphans. A state that is kFarBehind nats (lattice.hpp) worse than the best after the same child is not
+// followed.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "lattice.hpp"
 #include "model.hpp"
 #include "problem.hpp"
+#include "random.hpp"
 
 namespace tapscope::match {
 
@@ -142,23 +144,9 @@ void PairSplit::draw_prepared(Uniform&& uniform) {
         lattice_.draw(uniform, side_);
         return;
     }
-    // Picks index k with probability proportional to weight(k).
-    auto pick = [&](std::size_t count, auto&& weight) {
-        double total = 0;
-        for (std::size_t k = 0; k < count; ++k) total += weight(k);
-        double left = uniform() * total;
-        std::size_t last = 0;
-        for (std::size_t k = 0; k < count; ++k) {
-            const double here = weight(k);
-            if (here <= 0) continue;
-            last = k;
-            if ((left -= here) < 0) break;
-        }
-        return last;
-    };
     const State* last = &states_[layers_.back().begin[0]];
-    const std::size_t state =
-        pick(finish_weight_.size(), [&](std::size_t k) { return last[k].forward * finish_weight_[k]; });
+    const std::size_t state = pick(uniform, finish_weight_.size(),
+                                   [&](std::size_t k) { return last[k].forward * finish_weight_[k]; });
     int x = state < layers_.back().end[0] - layers_.back().begin[0] ? 0 : 1;
     std::size_t j = last[state].j;
     side_ = held_by_;
@@ -169,7 +157,7 @@ void PairSplit::draw_prepared(Uniform&& uniform) {
         const auto& before = layers_[i - lo_ - 1];
         const auto from = before.begin[1 - x];
         const double* weight = &switch_weight_[layers_[i - lo_].switches[x]];
-        const auto k = pick(before.end[1 - x] - from,
+        const auto k = pick(uniform, before.end[1 - x] - from,
                             [&](std::size_t way) { return states_[from + way].forward * weight[way]; });
         j = states_[from + k].j;
         x = 1 - x;

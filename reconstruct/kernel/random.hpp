@@ -1,6 +1,7 @@
 // Random numbers that are the same in every run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tapscope::match {
@@ -18,5 +19,22 @@ public:
 private:
     std::uint64_t state_ = 0x7A705C09E;
 };
+
+// One of `count`, drawn in proportion to weight(k); the last one that has a weight where rounding leaves something over.
+// `uniform` gives numbers in [0, 1).
+template <class Uniform, class Weight>
+std::size_t pick(Uniform&& uniform, std::size_t count, Weight&& weight) {
+    double total = 0;
+    for (std::size_t k = 0; k < count; ++k) total += weight(k);
+    double left = uniform() * total;
+    std::size_t last = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+        const double here = weight(k);
+        if (here <= 0) continue;
+        last = k;
+        if ((left -= here) < 0) break;
+    }
+    return last;
+}
 
 }  // namespace tapscope::match

@@ -155,6 +155,7 @@ private:
     void remember(std::int32_t slot);
 
     // mysql_execute.cpp: bound parameters.
+    mysql::Statement* executed(std::uint32_t id, Recorder& recorder);
     void execute(Bytes payload, Recorder& recorder);
     void bulk_execute(Bytes payload, Recorder& recorder);
 

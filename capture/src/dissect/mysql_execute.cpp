@@ -2,6 +2,7 @@
 #include "mysql.hpp"
 #include "mysql_compression.hpp"
 #include "mysql_values.hpp"
+#include "unseen_statement.hpp"
 
 namespace tapscope {
 
@@ -13,20 +14,28 @@ constexpr std::size_t kMaxRequestTokens = 256;  // of one execution
 
 }  // namespace
 
+// The statement of an execution, whose class the request gets; nullptr where it is not known which one it is.
+Statement* MysqlDissector::executed(std::uint32_t id, Recorder& recorder) {
+    std::int32_t slot = statement_slot(id);
+    if (slot == StatementTable::kNone) slot = adopt(id, recorder);
+    if (slot == StatementTable::kNone) {
+        recorder.set_class(request_, protocol, unseen::kExecution);
+        return nullptr;
+    }
+    Statement& statement = statements_.at(slot);
+    recorder.set_class(request_, statement.execute_class);
+    remember(slot);
+    return &statement;
+}
+
 void MysqlDissector::execute(Bytes payload, Recorder& recorder) {
     Reader reader(payload.subspan(1));
     const std::uint32_t id = reader.u32();
     const std::uint8_t flags = reader.u8();
     reader.u32();  // iterations, always 1
-    std::int32_t slot = statement_slot(id);
-    if (slot == StatementTable::kNone) slot = adopt(id, recorder);
-    if (slot == StatementTable::kNone) {
-        recorder.set_class(request_, protocol, "EXECUTE (text unseen)");
-        return;
-    }
-    Statement& statement = statements_.at(slot);
-    recorder.set_class(request_, statement.execute_class);
-    remember(slot);
+    Statement* const known = executed(id, recorder);
+    if (known == nullptr) return;
+    Statement& statement = *known;
 
     constexpr std::uint8_t kParameterCountAvailable = 8;
     const bool counted = (flags & kParameterCountAvailable) != 0;
@@ -74,15 +83,9 @@ void MysqlDissector::bulk_execute(Bytes payload, Recorder& recorder) {
     Reader reader(payload.subspan(1));
     const std::uint32_t id = reader.u32();
     const std::uint16_t flags = reader.u16();
-    std::int32_t slot = statement_slot(id);
-    if (slot == StatementTable::kNone) slot = adopt(id, recorder);
-    if (slot == StatementTable::kNone) {
-        recorder.set_class(request_, protocol, "EXECUTE (text unseen)");
-        return;
-    }
-    Statement& statement = statements_.at(slot);
-    recorder.set_class(request_, statement.execute_class);
-    remember(slot);
+    Statement* const known = executed(id, recorder);
+    if (known == nullptr) return;
+    Statement& statement = *known;
     const std::size_t params = statement.params;
     if (params == 0) return;
     constexpr std::uint16_t kTypesFollow = 128;

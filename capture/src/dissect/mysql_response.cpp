@@ -46,6 +46,7 @@ std::size_t MysqlDissector::wanted_of_server(std::uint32_t length, Bytes payload
 void MysqlDissector::begin_answer(Bytes payload, std::uint8_t seq, std::uint64_t at, Recorder& recorder) {
     answer_ = Answer::first;
     heard_ = true;
+    name_.reset();
     rows_seen_ = tokens_ = 0;
     const char* one_way = nullptr;
     if (phase_ == Phase::start || phase_ == Phase::login) {

@@ -2,12 +2,12 @@
 // any more, but each execution says how many values are bound, and each answer what its columns are:
 //   EXECUTE (text unseen, 2 parameters): stories(id, title), users(nick)
 // So executions of one statement have one class on all connections, and their values are evidence.
-#include <algorithm>
 #include <optional>
 #include <string>
 
 #include "mysql.hpp"
 #include "mysql_values.hpp"
+#include "unseen_statement.hpp"
 
 namespace tapscope {
 
@@ -16,8 +16,6 @@ using namespace mysql;
 namespace {
 
 constexpr std::uint32_t kMostParameters = 256;
-constexpr std::size_t kLongestName = 240;  // bytes of what the columns are; then "..."
-constexpr char kUnseen[] = "EXECUTE (text unseen)";
 // Bytes of an execution before its NULL bits: command, statement, flags, iterations.
 constexpr std::size_t kBeforeNulls = 1 + 4 + 1 + 4;
 
@@ -54,13 +52,9 @@ std::optional<std::uint32_t> parameters_of(Bytes payload, const Statement& state
     return found;
 }
 
-void append_name(std::string& out, Bytes name) {
-    for (const std::uint8_t c : name) out += c < ' ' || c == 0x7F ? '?' : static_cast<char>(c);
-}
-
 }  // namespace
 
-// A slot for a statement that is executed and was never seen to be prepared.
+// A slot for a statement that is executed and was never seen to be prepared; none for the one prepared last.
 std::int32_t MysqlDissector::adopt(std::uint32_t id, Recorder& recorder) {
     if (id == kLastPrepared) return StatementTable::kNone;
     bool evicted = false;
@@ -68,7 +62,7 @@ std::int32_t MysqlDissector::adopt(std::uint32_t id, Recorder& recorder) {
     if (evicted) recorder.count("mysql.statement_evicted");
     recorder.count("mysql.statement_text_unseen");
     Statement& statement = statements_.at(slot);
-    statement.execute_class = recorder.classes.id(protocol, kUnseen);
+    statement.execute_class = recorder.classes.id(protocol, unseen::kExecution);
     statement.text = Statement::Text::unseen;
     statement.params = 0;
     statement.params_known = false;
@@ -85,9 +79,8 @@ bool MysqlDissector::find_parameters(Statement& statement, Bytes payload) {
     return true;
 }
 
-// An answer begins: is it one that tells what its statement is?
+// An answer to an execution begins: is it one that tells what its statement is?
 void MysqlDissector::begin_naming(Recorder& recorder) {
-    name_.reset();
     const Statement* const statement = answered_statement();
     if (statement == nullptr || statement->text != Statement::Text::unseen || recorder.pairing_in_doubt())
         return;
@@ -97,7 +90,7 @@ void MysqlDissector::begin_naming(Recorder& recorder) {
 // A column definition: catalog, schema, table, original table, name, original name. Expressions have no original name;
 // theirs may be the expression itself, with values in it.
 void MysqlDissector::name_column(Bytes payload) {
-    if (name_->text.size() > kLongestName) return;
+    if (name_->text.size() > unseen::kLongest) return;
     Reader reader(payload);
     reader.lenenc_string();
     reader.lenenc_string();
@@ -113,12 +106,12 @@ void MysqlDissector::name_column(Bytes payload) {
     } else {
         if (!name_->table.empty()) text += ')';
         if (!text.empty()) text += ", ";
-        append_name(text, as_bytes(of));
+        unseen::append_name(text, of);
         if (!of.empty()) text += '(';
         name_->table = of;
     }
     if (known) {
-        append_name(text, column);
+        unseen::append_name(text, as_text(column));
     } else {
         text += '?';
     }
@@ -130,19 +123,14 @@ void MysqlDissector::finish_naming(bool rows, Recorder& recorder) {
     Statement* const statement = answered_statement();
     if (statement == nullptr) return;
     std::string& text = recorder.scratch.class_text;
-    text.assign("EXECUTE (text unseen");
-    if (statement->params_known) {
-        text.append(", ").append(std::to_string(statement->params));
-        text += statement->params == 1 ? " parameter" : " parameters";
-    }
-    text += "): ";
+    unseen::begin_class(text, statement->params_known ? std::optional(statement->params) : std::nullopt);
     if (!rows) {
         text += "no rows";
     } else if (naming->text.empty()) {  // the client keeps the definitions
-        text.append(std::to_string(columns_)) += columns_ == 1 ? " column" : " columns";
+        unseen::append_count(text, columns_, "column");
     } else {
         text += naming->text;
-        if (naming->text.size() > kLongestName) text += "...";
+        if (naming->text.size() > unseen::kLongest) text += "...";
         if (!naming->table.empty()) text += ')';
     }
     statement->text = Statement::Text::told;

@@ -99,9 +99,9 @@ private:
 
     // postgres_unseen.cpp: statements whose text was not seen.
     std::int32_t adopt(std::string_view name, Recorder& recorder);
-    void begin_telling(Recorder& recorder);
-    void tell_column(std::string_view name);
-    void tell_statement(std::string_view tag, Recorder& recorder);
+    void begin_naming(Recorder& recorder);
+    void name_column(std::string_view name);
+    void finish_naming(std::string_view tag, Recorder& recorder);
 
     // postgres_response.cpp: messages of the server.
     std::size_t wanted_of_server(char type, std::uint32_t body) const noexcept;

@@ -71,7 +71,7 @@ std::size_t PostgresDissector::wanted_of_server(char type, std::uint32_t body) c
         case server::parameter_description:
             return up_to(2 + 4 * kMaxParameters);
         case server::command_complete:
-            return session_->telling ? up_to(kTagPrefix) : 0;
+            return session_->naming ? up_to(kTagPrefix) : 0;
         default:
             return 0;
     }
@@ -98,7 +98,7 @@ void PostgresDissector::begin_answer(char type, std::uint64_t at, Recorder& reco
     after_execute_ = in_error_ = false;
     wants_rows_ = true;
     if (unheard()) begin_unheard(type);
-    begin_telling(recorder);
+    begin_naming(recorder);
     if (const Statement* statement = session.statements.get(session.answered.statement);
         statement != nullptr && session.answered.kind == UnitKind::execute && statement->columns > 0) {
         session.columns = statement->columns;
@@ -232,8 +232,8 @@ void PostgresDissector::server_message(char type, std::uint32_t, Bytes body, std
         case server::empty_query:
         case server::portal_suspended:
             recorder.set_status(answer_, 0);
-            if (session_->telling)
-                tell_statement(type == server::portal_suspended ? "SELECT" : as_text(body), recorder);
+            if (session_->naming)
+                finish_naming(type == server::portal_suspended ? "SELECT" : as_text(body), recorder);
             if (answered_kind() == UnitKind::execute) end_answer(next, recorder);
             return;
         case server::copy_both:
@@ -348,10 +348,11 @@ void PostgresDissector::row_description(Bytes body) {
     if (session.formats_given) session.binary = 0;
     session.rows_seen = 0;
     wants_rows_ = session.tokens < kMaxResultTokens && (session.formats_given || !unheard());
-    session.told_columns = session.columns;
+    session.column_count = session.columns;
+    session.column_names.clear();
     for (std::uint32_t i = 0; i < session.columns && i < kTokenColumns; ++i) {
         const std::string_view name = reader.text();
-        if (session.telling && reader.ok()) tell_column(name);
+        if (session.naming && reader.ok()) name_column(name);
         reader.take(4 + 2);
         const std::uint32_t oid = reader.u32();
         reader.take(2 + 4);
@@ -384,7 +385,7 @@ void PostgresDissector::data_row(Bytes body, Recorder& recorder) {
     std::string& scratch = recorder.scratch.value;
     Reader reader(body);
     const std::uint16_t all = reader.u16();
-    session.told_columns = all;
+    session.column_count = all;
     const std::uint32_t columns = std::min<std::uint32_t>(all, kTokenColumns);
     for (std::uint32_t i = 0; i < columns; ++i) {
         const std::uint32_t size = reader.u32();

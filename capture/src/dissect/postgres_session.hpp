@@ -45,9 +45,9 @@ struct Session {
     std::uint8_t tokens = 0;
     std::uint32_t binary = 0;
     ValueType column_type[kTokenColumns] = {};
-    bool telling = false;            // it tells what its statement is, whose text was not seen:
-    std::string told;                // names of columns so far,
-    std::uint16_t told_columns = 0;  // and their number
+    bool naming = false;             // it tells what its statement is, whose text was not seen:
+    std::string column_names;        // names of columns so far,
+    std::uint16_t column_count = 0;  // and their number
     std::uint32_t stale = 0;         // ReadyForQuery that may still come for requests that were given up
 };
 

@@ -1,12 +1,12 @@
 // Statements that were prepared before the capture began, or whose text was lost. Each Bind says how many values there
 // are, each answer what was done, and mostly which columns it has:
 //   EXECUTE (text unseen, 2 parameters): SELECT id, title
-#include <algorithm>
 #include <string>
 
 #include "dissect/postgres.hpp"
 #include "dissect/postgres_session.hpp"
 #include "dissect/postgres_wire.hpp"
+#include "dissect/unseen_statement.hpp"
 #include "evidence.hpp"
 
 namespace tapscope {
@@ -14,8 +14,6 @@ namespace tapscope {
 using namespace postgres;
 
 namespace {
-
-constexpr std::size_t kLongestNames = 240;  // bytes of the names of columns; then "..."
 
 // "INSERT 0 1", "SELECT 5", "CREATE TABLE": without the numbers.
 std::string_view verb_of(std::string_view tag) noexcept {
@@ -36,41 +34,40 @@ std::int32_t PostgresDissector::adopt(std::string_view name, Recorder& recorder)
 }
 
 // An answer begins: is it one that tells what its statement is?
-void PostgresDissector::begin_telling(Recorder& recorder) {
+void PostgresDissector::begin_naming(Recorder& recorder) {
     Session& session = *session_;
-    session.told.clear();
-    session.told_columns = 0;
+    session.column_names.clear();
+    session.column_count = 0;
     const Statement* const statement = session.statements.get(session.answered.statement);
-    session.telling = statement != nullptr && statement->execute_class < 0 &&
-                      session.answered.kind == UnitKind::execute && !recorder.pairing_in_doubt();
+    session.naming = statement != nullptr && statement->execute_class < 0 &&
+                     session.answered.kind == UnitKind::execute && !recorder.pairing_in_doubt();
 }
 
 // What is named by the server: an expression is "?column?", or called like its function.
-void PostgresDissector::tell_column(std::string_view name) {
-    std::string& out = session_->told;
-    if (out.size() > kLongestNames) return;
+void PostgresDissector::name_column(std::string_view name) {
+    std::string& out = session_->column_names;
+    if (out.size() > unseen::kLongest) return;
     out += out.empty() ? " " : ", ";
-    for (const char c : name) out += static_cast<unsigned char>(c) < ' ' || c == 0x7F ? '?' : c;
-    if (out.size() > kLongestNames) out += "...";
+    unseen::append_name(out, name);
+    if (out.size() > unseen::kLongest) out += "...";
 }
 
 // The answer is over: the class of its request, and of all executions of the statement to come. A SELECT that found
 // nothing, and whose columns the client knows already, leaves it to the next answer.
-void PostgresDissector::tell_statement(std::string_view tag, Recorder& recorder) {
+void PostgresDissector::finish_naming(std::string_view tag, Recorder& recorder) {
     Session& session = *session_;
-    session.telling = false;
+    session.naming = false;
     Statement* const statement = session.statements.get(session.answered.statement);
     const std::string_view verb = verb_of(tag);
     if (statement == nullptr || verb.empty()) return;
-    if (verb == "SELECT" && session.told_columns == 0) return;
+    if (verb == "SELECT" && session.column_count == 0) return;
     std::string& text = recorder.scratch.class_text;
-    text.assign("EXECUTE (text unseen, ").append(std::to_string(statement->bound));
-    text.append(statement->bound == 1 ? " parameter): " : " parameters): ").append(verb);
-    if (!session.told.empty()) {
-        text.append(session.told);
-    } else if (session.told_columns > 0) {
-        text.append(" of ").append(std::to_string(session.told_columns));
-        text.append(session.told_columns == 1 ? " column" : " columns");
+    unseen::begin_class(text, statement->bound);
+    text.append(verb);
+    if (!session.column_names.empty()) {
+        text.append(session.column_names);
+    } else if (session.column_count > 0) {
+        unseen::append_count(text += " of ", session.column_count, "column");
     }
     statement->execute_class = recorder.classes.id(protocol, text);
     if (const MessageRef request = recorder.answers(answer_); request != kNoMessage)
