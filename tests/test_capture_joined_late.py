@@ -20,8 +20,8 @@ from tapscope import capture
 UNSEEN = "EXECUTE (text unseen"
 
 SAME_VALUES = {"testbed_light": 1.0, "testbed_shop": 0.98}
-"""Share of the executions with all values that the whole capture gives, at least. Types of PostgreSQL's binary
-values stand in the Parse that was not seen."""
+"""Share of the executions with all values that the whole capture gives, at least. Types of binary values of
+PostgreSQL stand in the Parse that was not seen."""
 
 
 @dataclass(frozen=True)
