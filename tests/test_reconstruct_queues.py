@@ -71,7 +71,7 @@ def test_rings_of_chains_that_are_each_cut_at_another_time_are_found():
     found = [score(any_of_many_statements(seed, 30, 16), EvidenceMode.TIMING) for seed in (1, 2, 3, 4)]
     assert mean(each.edges for each in found) > 0.918
     right = np.concatenate([each.right[each.probability >= 0.99] for each in found])
-    assert right.mean() > 0.982
+    assert right.mean() > 0.98
 
 
 def test_requests_that_wait_for_a_worker_are_told_from_their_answers():

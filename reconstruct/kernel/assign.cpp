@@ -15,7 +15,7 @@ constexpr int kAttempts = 2;         // of each kind, at the best assignment
 // Attempts to queue requests up, and by rings of exchanges, at most; and nats for each call that one gained, from which
 // on another is worth it.
 constexpr int kQueues = 6, kRings = 6;
-constexpr double kWorthAnother = 0.004;
+constexpr double kWorthAnother = 0.002;
 // Another beginning is worth it where so large a share of the calls has so many candidates, and such a share no values.
 constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2, kMostlySilent = 0.9;

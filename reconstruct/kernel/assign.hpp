@@ -24,7 +24,7 @@ namespace tapscope::match {
 
 struct Options {
     int content_rounds = 6;
-    int learn_rounds = 5;    // model re-estimations from the best assignment
+    int learn_rounds = 12;   // model re-estimations from the best assignment, at most
     int forward_rounds = 3;  // the first of them begin with a new forward pass
     int soften_rounds = 8;   // model re-estimations from draws
     int draws = 24;          // counted draws

@@ -7,7 +7,9 @@
 namespace tapscope::match {
 namespace {
 
-constexpr float kFirstGuess = 0.5f;    // that a request waited that may have, before anything is learned
+// That a request waited that may have, before anything is learned. Little: where no pool runs dry, half would keep gaps
+// of work from being learned for several rounds, in which chains settle.
+constexpr float kFirstGuess = 0.1f;
 constexpr double kPrior = 20.0;        // starts that say what all loads, or no order, would say
 constexpr double kFewWaits = 0.02;     // share of requests that wait, before any is seen
 constexpr double kWorthAsking = 0.05;  // share of later calls that wait, from which on each is asked
