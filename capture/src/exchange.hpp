@@ -12,8 +12,7 @@ namespace tapscope {
 // A message whose bytes come in pieces, between those of other messages; kept by the dissector.
 struct Interleaved {
     MessageRef ref = kNoMessage;
-    std::uint64_t bytes = 0;     // in its pieces so far
-    std::int64_t begin_ns = -1;  // packet of its first byte
+    std::uint64_t bytes = 0;  // in its pieces so far
 };
 
 struct OpenRequest {
@@ -94,8 +93,8 @@ struct MessageSide {
     std::int64_t last_ns = -1;    // packet of the last byte before `delivered`
     MessageRef current = kNoMessage;  // the last message begun
     std::uint64_t current_begin = 0;
-    std::int64_t current_begin_ns = -1;  // packet of the message's first byte
-    std::uint64_t current_before = 0;    // interleaved messages: bytes of `current` in earlier pieces
+    std::int64_t current_begin_ns = -1;
+    std::uint64_t current_before = 0;  // interleaved messages: bytes of `current` in earlier pieces
     std::uint64_t current_end = 0;  // valid when ended; may lie beyond `delivered` (then the end time is due)
     std::int64_t current_answers = -1;  // a response: the message that it answers
     MessageKind current_kind = MessageKind::request;

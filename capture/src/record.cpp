@@ -15,7 +15,8 @@ const Mark& Recorder::mark_of(std::uint64_t offset) const noexcept {
 void Recorder::leave_current(MessageSide& side, std::uint64_t offset) {
     if (!side.ended) close_current(side, offset);
     if (side.due) {  // the end was announced too far ahead: it is here
-        if (offset >= side.current_end) write_end(side, side.last_ns);
+        if (offset >= side.current_end)
+            write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
         write(messages.wire_bytes, MessageColumn::wire_bytes, side.current,
               side.current_before + offset - side.current_begin);
         side.due = false;
@@ -70,11 +71,12 @@ void Recorder::end(MessageRef ref, std::uint64_t at) {
     const std::uint64_t offset = std::max(here ? window_.base + at : side.delivered, side.current_begin);
     side.due = false;
     if (!here) {
-        write_end(side, side.last_ns);
+        write(messages.end_ns, MessageColumn::end_ns, ref, side.last_ns);
     } else if (offset > window_.end) {
         side.due = true;
     } else {
-        write_end(side, offset <= window_.first ? window_.before_ns : time_of_byte(offset - 1));
+        write(messages.end_ns, MessageColumn::end_ns, ref,
+              offset <= window_.first ? window_.before_ns : time_of_byte(offset - 1));
     }
     if (offset > side.covered && side.missing_ahead > 0) [[unlikely]] {
         // The end moves on over bytes that were lost behind the message: they are in it after all.
@@ -101,13 +103,13 @@ void Recorder::take_answered(const MessageSide& side) noexcept {
 void Recorder::end_with_stream(MessageRef ref) {
     end(ref, 0);
     for (const MessageSide& side : exchange_->side)
-        if (side.current == ref) write_end(side, window_.time_ns);
+        if (side.current == ref) write(messages.end_ns, MessageColumn::end_ns, ref, window_.time_ns);
 }
 
 void Recorder::close_current(MessageSide& side, std::uint64_t offset) {
     add_flags(side.current, message_flag::unfinished);
     write(messages.wire_bytes, MessageColumn::wire_bytes, side.current, offset - side.current_begin);
-    write_end(side, side.last_ns);
+    write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
     side.ended = true;
     side.current_end = side.covered = offset;
     if (side.current_kind == MessageKind::response) take_answered(side);
@@ -154,7 +156,7 @@ void Recorder::gap(Direction direction, std::uint64_t begin, std::uint64_t end, 
     side.missing_ahead += end - begin - inside;
     side.delivered = end;
     if (side.due && end >= side.current_end) {
-        write_end(side, side.last_ns);
+        write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
         side.due = false;
     }
     if (!borders_lost) return;
@@ -239,7 +241,7 @@ void Recorder::stream_ended(Direction direction, std::uint64_t end) {
         add_flags(side.current, message_flag::unfinished);
         write(messages.wire_bytes, MessageColumn::wire_bytes, side.current,
               side.current_before + end - side.current_begin);
-        write_end(side, side.last_ns);
+        write(messages.end_ns, MessageColumn::end_ns, side.current, side.last_ns);
         side.due = false;
         side.current_end = side.covered = end;
     }

@@ -193,7 +193,7 @@ public:
     void arrived(Direction direction, std::uint64_t offset, std::int64_t time_ns) {
         MessageSide& side = exchange_->at(direction);
         if (side.due && offset >= side.current_end) {
-            write_end(side, time_ns);
+            write(messages.end_ns, MessageColumn::end_ns, side.current, time_ns);
             side.due = false;
         }
     }
@@ -293,11 +293,6 @@ private:
             amend(ref, name, Change::lower, value);
     }
     void lower_current(MessageSide& side, std::uint64_t begin, std::uint64_t end, std::int64_t time_ns);
-    // The current message ends in a packet of `time_ns`. Packets may come in another order than they are stamped: all of it
-    // was there when the latest of its bytes was, and not before the first.
-    void write_end(const MessageSide& side, std::int64_t time_ns) {
-        write(messages.end_ns, MessageColumn::end_ns, side.current, std::max(time_ns, side.current_begin_ns));
-    }
     void amend(MessageRef ref, MessageColumn column, Change change, std::int64_t value);
     void add_missing(MessageSide& side, std::uint64_t bytes);
     void take_answered(const MessageSide& side) noexcept;

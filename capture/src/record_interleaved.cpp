@@ -2,8 +2,7 @@
 // response is paired with its request by the dissector, which knows the stream's number.
 //
 // MessageSide is used as for messages in one piece: `current` is the message of the last piece, and current_begin and
-// current_end are that piece's (current_begin_ns is the message's). So bytes are accounted for, late copies noticed and
-// ends resolved in the same way.
+// current_end are that piece's. So bytes are accounted for, late copies noticed and ends resolved in the same way.
 #include <algorithm>
 
 #include "record.hpp"
@@ -18,7 +17,7 @@ Interleaved Recorder::begin_stream(MessageKind kind, std::uint64_t at, MessageRe
         messages.request[row] = static_cast<std::int64_t>(request);
     else if (kind == MessageKind::response)
         counters.add("pairing.orphan_response", 1, Unit::messages);
-    return {first_message + row, 0, messages.begin_ns[row]};
+    return {first_message + row, 0};
 }
 
 void Recorder::piece(Interleaved& message, std::uint64_t at_begin, std::uint64_t at_end) {
@@ -39,14 +38,16 @@ void Recorder::piece(Interleaved& message, std::uint64_t at_begin, std::uint64_t
     }
     side.current_truncated = false;
     side.current_begin = begin;
-    side.current_begin_ns = message.begin_ns;
+    side.current_begin_ns = begin < window_.first ? window_.before_ns : time_of_byte(begin);
     side.current_end = side.covered = end;
     side.current_before = message.bytes;
     side.ended = true;
     side.due = end > window_.end;
     message.bytes += end - begin;
     write(messages.wire_bytes, MessageColumn::wire_bytes, message.ref, message.bytes);
-    if (!side.due) write_end(side, end <= window_.first ? window_.before_ns : time_of_byte(end - 1));
+    if (!side.due)
+        write(messages.end_ns, MessageColumn::end_ns, message.ref,
+              end <= window_.first ? window_.before_ns : time_of_byte(end - 1));
 }
 
 void Recorder::remainder_from(std::uint64_t at, const char* name) {
@@ -75,7 +76,7 @@ void Recorder::leave_order() {
 Interleaved Recorder::in_pieces(MessageRef ref, std::uint64_t at) {
     end(ref, at);
     const MessageSide& side = exchange_->at(window_.direction);
-    return {ref, side.current_end - side.current_begin, side.current_begin_ns};
+    return {ref, side.current_end - side.current_begin};
 }
 
 }  // namespace tapscope
