@@ -1,7 +1,7 @@
 """What the accuracy suite measures, in one place: recordings of the testbed, span sets, and the bars.
 
-A recording is one `tapscope testbed run` with the options given here. The figures of docs/accuracy.md are of
-seeds that were not used while the matcher was written.
+A recording is one `tapscope testbed run` with the options given here. What was settled on recordings of these
+seeds is judged by others, too: docs/accuracy.md says which.
 """
 
 from __future__ import annotations

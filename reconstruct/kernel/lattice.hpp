@@ -3,8 +3,8 @@
 //
 // Layer i holds the distinct tips that the two chains can have when the first i children that may change sides, and those
 // between them, are shared out; edges join them to the layer before. Splits that lead to the same tips are one state:
-// without calls side by side there are no more states than in pair.cpp. Of a layer those are followed that are not kFarBehind
-// nats worse than the best one, at most kMostStates, and always those of the loaded split.
+// without calls side by side there are no more states than in pair.cpp. Of a layer those are followed that are not
+// kFarBehind nats worse than the best one, at most kMostStates, and always those of the loaded split.
 #pragma once
 
 #include <cstdint>
