@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capture_packets import CLIENT, SERVER, Dialogue, Packet, write_pcap
+from damaged_captures import PCAPS
 from generated import KINDS, build_generator
 from generated_captures import Read, assert_exact
 from impairment import MOVED, TRAFFIC, Judged, Traffic, judge
-from recorded import impaired
+from recorded import impaired, repeated
 
 from tapscope import capture
 from tapscope.store.codes import MessageFlag, MessageKind
@@ -123,3 +124,18 @@ def test_a_request_that_was_never_answered_is_unanswered(tmp_path: Path, seed: i
                 assert int(row) not in answered, f"port {port}"
                 if lost == 0.0:
                     assert not m["flags"][row] & MessageFlag.ANSWER_LOST
+
+
+@pytest.mark.parametrize(
+    "name", ["http2/nginx.pcap", "fastcgi/go_multiplexed.pcap", "mediawiki_http_mysql.pcap"]
+)
+def test_no_message_begins_behind_its_end(tmp_path: Path, name: str) -> None:
+    """Where packets stand in any order, and copies are read in place of what they are copies of, the first
+    piece of a message may be stamped behind its last one."""
+    packets = repeated([PCAPS / name], 4, seed=1)[:800]
+    for seed in range(60):
+        mixed, _ = impaired(packets, seed, displaced=0.5, duplicated=0.5, places=(8, 64, 200)[seed % 3])
+        m = capture.read_files([write_pcap(tmp_path / "a.pcap", mixed)]).messages
+        ended = m["end_ns"] >= 0
+        assert ended.any()
+        assert (m["begin_ns"] <= m["end_ns"])[ended].all(), f"seed {seed}"

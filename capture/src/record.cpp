@@ -210,8 +210,11 @@ void Recorder::stamped_earlier(Direction direction, std::uint64_t begin, std::ui
     // Messages before the current one, among the latest rows: told by the time that they have of that packet, as the
     // pieces of an interleaved one lie elsewhere.
     constexpr std::size_t kLatest = 4096;
-    const auto of_packet = [&](std::int64_t at_ns) {
-        return at_ns >= 0 && static_cast<std::uint32_t>(at_ns / 1000) == first_us;
+    const auto us = [](std::int64_t ns) { return static_cast<std::uint32_t>(ns / 1000); };
+    const auto of_packet = [&](std::int64_t at_ns) { return at_ns >= 0 && us(at_ns) == first_us; };
+    // A copy that filled a hole gave its bytes the time of what lies behind them, which may be before its own.
+    const auto between = [&](std::int64_t at_ns) {
+        return at_ns >= 0 && first_us - us(at_ns) <= first_us - us(time_ns);
     };
     const std::uint32_t first_seq = side.base_seq + static_cast<std::uint32_t>(begin);
     const auto bytes = static_cast<std::uint32_t>(end - begin);
@@ -222,7 +225,7 @@ void Recorder::stamped_earlier(Direction direction, std::uint64_t begin, std::ui
             messages.direction[row] != static_cast<std::uint8_t>(direction))
             continue;
         const std::uint32_t at = messages.tcp_seq[row] - first_seq;
-        if (at < bytes && of_packet(messages.begin_ns[row]))
+        if (at < bytes && between(messages.begin_ns[row]))
             messages.begin_ns[row] = std::min(messages.begin_ns[row], time_ns);
         const auto protocol = static_cast<Protocol>(messages.protocol[row]);
         const bool interleaved =
