@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tapscope import capture
-from tapscope.store.codes import MessageFlag
+from tapscope.store.codes import MessageFlag, Protocol, TokenKind
 
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps"
 SALT = b"sixteen bytes ok"
@@ -120,6 +120,22 @@ def test_executions_of_a_prepared_statement_carry_its_text_and_their_values() ->
     assert [len(v) for v in values] == [3] * 5
     assert len({v[0] for v in values}) == 5  # id 1..5
     assert len({v[2] for v in values}) == 1  # one time stamp
+
+
+@pytest.mark.parametrize("name", ["testbed_light", "testbed_shop"])
+def test_what_like_looks_for_hashes_as_what_a_request_asks_for(name: str) -> None:
+    """`LIKE '%rain%'` of a statement, in its text or bound, and `?q=rain` are one value."""
+    tables = read(PCAPS / name / "capture" / "tap.pcap.zst")
+    e = tables.evidence
+    class_of = tables.messages["class_id"][e["message"]]
+    # Of a tag, the board takes the first two letters only.
+    like = [i for i, (_, text) in enumerate(tables.classes) if "LIKE ?" in text and "FROM tags" not in text]
+    asked = e["hash"][
+        np.isin(class_of, [i for i, (protocol, _) in enumerate(tables.classes) if protocol == Protocol.HTTP])
+    ]
+    sought = e["hash"][np.isin(class_of, like) & (e["kind"] == TokenKind.TEXT) & (e["slot"] == 0)]
+    assert len(sought) >= 30
+    assert np.isin(sought, asked).all()
 
 
 def test_pipelined_executions_are_answered_one_by_one() -> None:

@@ -51,6 +51,14 @@ inline std::string_view trace_id(std::string_view value) noexcept {
     return value.size() >= 55 && value[2] == '-' && value[35] == '-' ? value.substr(3, 32) : value;
 }
 
+// LIKE wants % around the text that a request asks for: both are the same text without them. A text of nothing else
+// keeps one.
+inline Bytes without_wildcards(Bytes text) noexcept {
+    while (text.size() > 1 && text.front() == '%') text = text.subspan(1);
+    while (text.size() > 1 && text.back() == '%') text = text.first(text.size() - 1);
+    return text;
+}
+
 inline Bytes as_bytes(std::string_view text) noexcept {
     return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }

@@ -332,7 +332,7 @@ void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes v
         keep_example_of(ref, as_text(value));
     const std::size_t row = append_evidence(
         ref, slot, static_cast<std::uint8_t>(static_cast<unsigned>(kind) | (is_id ? id_like : 0u)));
-    hashes_.add(evidence.hash, row, value);
+    hashes_.add(evidence.hash, row, kind == TokenKind::text ? without_wildcards(value) : value);
 }
 
 void Recorder::endpoint_token(MessageRef ref) {
