@@ -71,6 +71,34 @@ def workers(draw: random.Random, requests: int) -> World:
     return _written([0] * requests, arrive, depart, made)
 
 
+def held(draw: random.Random, requests: int, callers: int, in_order: bool) -> World:
+    """Six connections, each held for all calls of a request; callers ask again after their answer, so that a
+    request spends most of its stay in waiting. Ten pages have two statements of their own, and then some that
+    all have. `in_order`: who came first gets the next connection, else any of those who wait."""
+    waiting = [(draw.randrange(20 * MS), caller) for caller in range(callers)]
+    free = [(0, slot) for slot in range(6)]
+    world = World()
+    for _ in range(requests):
+        released, slot = heapq.heappop(free)
+        waiting.sort()
+        ready = sum(asked <= released for asked, _ in waiting)
+        asked, caller = waiting.pop(0 if in_order or ready == 0 else draw.randrange(ready))
+        page = draw.randrange(10)
+        at = max(asked, released) + _lasts(draw, 0.5)
+        calls = []
+        for statement in (10 * page, 10 * page + 1, *[999] * draw.randint(1, 4)):
+            begin = at + _lasts(draw, 1.0)
+            at = begin + _lasts(draw, 1.5)
+            calls.append((begin, at, statement))
+        heapq.heappush(free, (at + MS // 20, slot))
+        answered = at + _lasts(draw, 3.0)
+        waiting.append((answered + _lasts(draw, 20.0), caller))
+        request = world.serve(page, asked, answered)
+        for begin, end, statement in calls:
+            world.call(request, statement, begin, end, slot)
+    return world
+
+
 def forgets(draw: random.Random, requests: int, in_flight: float, outlasts_ms: float = 20.0) -> World:
     """Call y begins before the answer and ends behind it, so long on average."""
     gap = (2 * WORK_MS + CALL_MS) * MS / in_flight

@@ -34,10 +34,11 @@ Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
 }  // namespace
 
 Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
-                        const std::atomic<bool>& stop)
+                        const std::atomic<bool>& stop, Course course)
     : problem_(without_rows(parent_classes, child_classes)),
       options_(options),
       stop_(stop),
+      course_(course),
       content_(problem_, candidates_),
       bound_(problem_, candidates_),
       model_(problem_, candidates_, {}, {}),
@@ -54,7 +55,7 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
       probabilities_(problem_, candidates_, chains_, nearness_, split_, move_, exchange_, options_.draws,
                      stop_) {}
 
-Assignment Matcher::Search::run(const Problem& stretch, const std::vector<float>& idle) {
+double Matcher::Search::bind(const Problem& stretch, const std::vector<float>& idle) {
     problem_ = stretch;
     model_.temper(kToDecide);
     const auto settled = std::min(problem_.settled, problem_.children.size());
@@ -74,14 +75,26 @@ Assignment Matcher::Search::run(const Problem& stretch, const std::vector<float>
     bound_.bind();
     model_.bind(idle, lent_.once());
     length_.bind();
-    if (!learned_) {
-        expected_ = content_.learn(options_.content_rounds);
-        model_.expect(expected_);
-        learn();
-        soften();
-        learned_ = true;
-        return weigh(decide());
-    }
+    return keep;
+}
+
+void Matcher::Search::begin(const Problem& stretch, const std::vector<float>& idle) {
+    bind(stretch, idle);
+    expected_ = content_.learn(options_.content_rounds);
+    if (course_ == Course::sharp) sharpen(expected_, problem_, candidates_, stop_);
+    model_.expect(expected_);
+    learn();
+}
+
+Assignment Matcher::Search::settle() {
+    move_on();
+    soften();
+    learned_ = true;
+    return weigh(decide());
+}
+
+Assignment Matcher::Search::follow(const Problem& stretch, const std::vector<float>& idle) {
+    const double keep = bind(stretch, idle);
     content_.apply();
     bound_.score();
     place();
@@ -112,6 +125,11 @@ void Matcher::Search::learn() {
         reestimate();
     }
     climb(options_.max_sweeps);
+}
+
+// Other places than the one where the rounds of learning have ended.
+void Matcher::Search::move_on() {
+    feed();
     start_elsewhere();
     attempt(&Search::set_out);
     const auto follow = [&] {
@@ -146,10 +164,10 @@ void Matcher::Search::start_elsewhere() {
     const auto estimate = [&] {
         model_.choose_clock(chains_.parent_of());
         reestimate();
-        return pieces_.score(chains_.parent_of());
+        return score();
     };
     auto known = chains_.parent_of();
-    double best = pieces_.score(known);
+    double best = score();
     for (const auto by : {Guess::By::soonest, Guess::By::longest}) {
         chains_.restore(guess_.parents(by, expected_));
         if (estimate() < best - kMostBehind * calls) continue;
@@ -250,13 +268,27 @@ void Matcher::Search::relearn() {
 
 Matcher::Matcher(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
                  const std::atomic<bool>& stop)
-    : search_(std::make_unique<Search>(parent_classes, child_classes, options, stop)) {}
+    : parent_classes_(parent_classes),
+      child_classes_(child_classes),
+      options_(options),
+      stop_(stop),
+      search_(std::make_unique<Search>(parent_classes, child_classes, options, stop, Course::plain)) {}
 
 Matcher::~Matcher() = default;
 
 Assignment Matcher::match(const Problem& stretch, const std::vector<float>& idle) {
     if (stretch.children.size() == 0) return {};
-    return search_->run(stretch, idle);
+    if (search_->learned()) return search_->follow(stretch, idle);
+    search_->begin(stretch, idle);
+    if (search_->mostly_starved()) {
+        auto other =
+            std::make_unique<Search>(parent_classes_, child_classes_, options_, stop_, Course::sharp);
+        other->begin(stretch, idle);
+        search_->expect_calls();
+        other->expect_calls();
+        if (other->score() > search_->score()) search_ = std::move(other);
+    }
+    return search_->settle();
 }
 
 }  // namespace tapscope::match

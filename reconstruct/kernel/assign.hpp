@@ -54,6 +54,12 @@ public:
 
 private:
     class Search;
+    // From what a search begins: the class affinity of some rounds of EM, or the one that is most likely (affinity.hpp).
+    enum class Course : std::uint8_t { plain, sharp };
+
+    const std::int32_t parent_classes_, child_classes_;
+    const Options options_;
+    const std::atomic<bool>& stop_;
     std::unique_ptr<Search> search_;
 };
 

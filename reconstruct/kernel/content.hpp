@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "affinity.hpp"
 #include "key_map.hpp"
 #include "problem.hpp"
 #include "recall.hpp"
@@ -25,15 +26,6 @@ namespace tapscope::match {
 // Nats that a candidate is ahead of all others by, where a call is given to it for what it names. Half of that must be
 // for what it names, not for the class of request: else it may be nobody's.
 inline constexpr float kNamed = 8.0f;
-
-struct Affinity {
-    std::int32_t n_parent = 0, n_child = 0;
-    std::vector<double> weight;  // expected children of class k per parent of class a, row-major
-    double operator()(std::int32_t a, std::int32_t k) const noexcept {
-        return weight[static_cast<std::size_t>(a) * static_cast<std::size_t>(n_child) +
-                      static_cast<std::size_t>(k)];
-    }
-};
 
 // How often a value came lately, in bounded memory. Counts are exact as long as fewer values than kMost come between
 // two uses of one; a value that was not seen for so long is a new one. Nothing depends on the bits of the hash, which

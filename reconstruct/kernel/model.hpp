@@ -86,6 +86,9 @@ public:
         ranked_by_.clear();
     }
 
+    // From here on, so many nats, by class, are against a request without calls; empty: none. Until it is said otherwise.
+    void suppose_calls(const std::vector<float>& nats) { against_none_ = nats; }
+
     // Decides by an assignment of the present rows which clock tells the gaps best: see WorkClock. Returns whether it is
     // another one than before; then an estimate must follow.
     bool choose_clock(const std::vector<std::int32_t>& parent_of);
@@ -277,6 +280,7 @@ private:
     bool learned_ = false;
     bool lent_once_ = false;
     Temper temper_;
+    std::vector<float> against_none_;
 
     // What a step asks of either row, side by side: it is asked for in no order.
     struct ParentRow {

@@ -1,5 +1,5 @@
 // The search for the assignment of one stretch: what its parts share. assign.cpp is its course, climb.cpp the moves that
-// only gain, attempts.cpp the ways out of a place where none does.
+// only gain, attempts.cpp and starved.cpp the ways out of a place where none does.
 #pragma once
 
 #include <atomic>
@@ -38,15 +38,28 @@ inline constexpr Temper kToDecide{0.7f, 1.0f}, kToDoubt{0.3f, 0.6f};
 class Matcher::Search {
 public:
     Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
-           const std::atomic<bool>& stop);
+           const std::atomic<bool>& stop, Course course);
 
-    Assignment run(const Problem& stretch, const std::vector<float>& idle);
+    // The first stretch: learns from it. Other searches may do so, too, and one of them goes on.
+    void begin(const Problem& stretch, const std::vector<float>& idle);
+    // What the model says of its own assignment, in nats.
+    double score() { return pieces_.score(chains_.parent_of()); }
+    // Whether many requests have no call, though their class makes some. Then it counts against each, from here on.
+    bool mostly_starved() const;
+    void expect_calls();
+    Assignment settle();
+
+    // A later stretch.
+    bool learned() const noexcept { return learned_; }
+    Assignment follow(const Problem& stretch, const std::vector<float>& idle);
 
 private:
     using Way = void (Search::*)();
 
     // The course of the search.
+    double bind(const Problem& stretch, const std::vector<float>& idle);
     void learn();
+    void move_on();
     void start_elsewhere();
     void place();
     void soften();
@@ -78,6 +91,11 @@ private:
     void unsettle(const std::vector<std::int32_t>& certain);
     void rank();
 
+    // Requests that have no call.
+    std::vector<int> starved() const;
+    void feed();
+    void suppose_calls(const std::vector<float>& nats);
+
     // Calls visit(p, q) with the split loaded, for every pair that could exchange children in the present state.
     template <class Visit>
     void for_pairs(Nearness::Whom whom, Visit&& visit) {
@@ -91,7 +109,9 @@ private:
     Problem problem_;
     const Options options_;
     const std::atomic<bool>& stop_;
+    const Course course_;
     bool learned_ = false;
+    std::vector<float> against_none_;  // nats, by class; empty: none
     Candidates candidates_;
     Forgotten forgotten_;
     Lent lent_;

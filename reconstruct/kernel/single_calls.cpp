@@ -53,10 +53,7 @@ void Content::step(const std::vector<Match>& matches) {
     begin_scores();
     std::vector<double> expected(affinity_.weight.size(), 0.0), log_affinity;
     for (const double w : affinity_.weight) log_affinity.push_back(std::log(w + 1e-12));
-    auto cell = [&](std::int32_t a, std::int32_t k) {
-        return static_cast<std::size_t>(a) * static_cast<std::size_t>(affinity_.n_child) +
-               static_cast<std::size_t>(k);
-    };
+    const auto cell = [&](std::int32_t a, std::int32_t k) { return affinity_.at(a, k); };
     struct Group {  // candidates that are equally likely
         std::int32_t form = 0, parent = 0;
         double times = 0, weight = 0;

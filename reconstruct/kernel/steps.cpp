@@ -110,7 +110,10 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
         out.gap = density(c, parallel)[problem_.gaps.bin(gap)] + log_speed;
     }
     if (next == kEnd) {
-        if (previous == kStart) return out;
+        if (previous == kStart) {
+            if (!against_none_.empty()) out.rest -= against_none_[static_cast<std::size_t>(parent.cls)];
+            return out;
+        }
         out.rest += hand_over_.evidence(problem_, p, previous) +
                     temper_.idle_order * idle_order_.evidence(problem_, p, previous);
         return out;
