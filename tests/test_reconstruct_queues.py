@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from one_node import MS, SECOND, World, score
 from statements_any_order import any_of_many_statements
-from waiting_worlds import held, pool, workers
+from waiting_worlds import held, kept, pool, workers
 
 from tapscope.store.codes import EvidenceMode
 
@@ -100,3 +100,9 @@ def test_requests_are_not_starved_where_ten_wait_for_each_connection(in_order: b
     assert found.edges > right
     assert abs(found.probability.mean() - found.edges) < 0.04
     assert found.right[found.probability >= 0.99].mean() > 0.95
+
+
+def test_requests_that_need_no_call_are_not_taken_for_starved():
+    found = score(kept(random.Random(1), 2500, in_flight=4), EvidenceMode.TIMING)
+    assert found.edges > 0.8
+    assert found.right[found.probability >= 0.99].mean() > 0.995

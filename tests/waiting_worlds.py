@@ -99,6 +99,37 @@ def held(draw: random.Random, requests: int, callers: int, in_order: bool) -> Wo
     return world
 
 
+def kept(draw: random.Random, requests: int, in_flight: float) -> World:
+    """Nothing waits, and half of the requests make no call, as what they need is in a cache; yet they stay
+    half as long as those that make four. There are as many connections as anybody needs."""
+    gap = 9 * MS / in_flight
+    now = 0.0
+    world = World()
+    calls = []
+    for _ in range(requests):
+        now += draw.expovariate(1 / gap)
+        at = int(now)
+        page = draw.randrange(4)
+        made = []
+        if draw.random() < 0.5:
+            at += _lasts(draw, 6.0)
+        else:
+            at += _lasts(draw, 1.0)
+            for statement in (10 * page, 10 * page + 1, 999, 999):
+                begin = at
+                at = begin + _lasts(draw, 1.5)
+                made.append((begin, at, statement))
+                at += _lasts(draw, 1.0)
+        request = world.serve(page, int(now), at)
+        calls += [(begin, end, statement, request) for begin, end, statement in made]
+    used_until = [0] * 60
+    for begin, end, statement, request in sorted(calls):
+        conn = draw.choice([each for each, until in enumerate(used_until) if until <= begin])
+        used_until[conn] = end
+        world.call(request, statement, begin, end, conn)
+    return world
+
+
 def forgets(draw: random.Random, requests: int, in_flight: float, outlasts_ms: float = 20.0) -> World:
     """Call y begins before the answer and ends behind it, so long on average."""
     gap = (2 * WORK_MS + CALL_MS) * MS / in_flight

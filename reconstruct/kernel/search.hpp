@@ -92,6 +92,7 @@ private:
     void rank();
 
     // Requests that have no call.
+    bool crowded() const;
     std::vector<int> starved() const;
     void feed();
     void suppose_calls(const std::vector<float>& nats);

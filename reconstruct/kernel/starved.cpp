@@ -1,18 +1,21 @@
 // Requests that have no call, because another one has them all.
 //
-// Where requests wait for long, one of them may get the calls of all who wait beside it, one after the other, and teach
-// that its class does so, and that others make none. No pair of them gains by sharing, so that nothing leads out of
-// there; and what is said of the times is about as likely as the truth.
+// Where many requests wait for each connection, one of them may get the calls of all who wait beside it, one after the
+// other, and teach that its class does so, and that others make none. No pair of them gains by sharing, so that nothing
+// leads out of there; and what is said of the times is about as likely as the truth. Where nobody waits, requests without
+// calls found what they needed elsewhere, as in a cache: they are no case for this.
 #include <algorithm>
 #include <numeric>
+#include <unordered_set>
 
 #include "search.hpp"
 
 namespace tapscope::match {
 namespace {
 
-// Requests without calls are starved where there are so many of their class, such a share of it, and the class makes, or
-// is expected to make, so many calls each.
+constexpr double kCrowd = 5.0;  // requests in flight for each connection, from which on they wait
+// Then requests without calls are starved where there are so many of their class, such a share of it, and the class
+// makes, or is expected to make, so many calls each.
 constexpr int kFew = 10;
 constexpr double kShare = 0.2, kUsual = 1.0;
 constexpr double kMostly = 0.1;     // share of all requests
@@ -22,8 +25,21 @@ constexpr int kRounds = 4;          // models meanwhile
 
 }  // namespace
 
-// How many requests of each class are starved.
+bool Matcher::Search::crowded() const {
+    const auto& parents = problem_.parents;
+    const auto& children = problem_.children;
+    double stays = 0;
+    for (std::size_t p = 0; p < parents.size(); ++p) {
+        stays += static_cast<double>(parents.depart[p] - parents.arrive[p]);
+    }
+    const std::unordered_set<std::int32_t> connections(children.conn.begin(), children.conn.end());
+    const auto span = static_cast<double>(children.begin.back() - children.begin.front());
+    return !connections.empty() && stays > kCrowd * static_cast<double>(connections.size()) * span;
+}
+
+// How many requests of each class are starved; empty: nobody is.
 std::vector<int> Matcher::Search::starved() const {
+    if (!crowded()) return {};
     const auto& parents = problem_.parents;
     const auto classes = static_cast<std::size_t>(parents.n_classes);
     std::vector<int> all(classes, 0), none(classes, 0);
