@@ -5,6 +5,7 @@ A world is written call by call; `tables` gives the columns that the matcher tak
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,6 +51,16 @@ class World:
         conn = len(self.rows) if conn is None else -1 - conn
         self.rows.append((parent, kind, conn, begin, end, BEHIND, answer))
         return len(self.rows) - 1
+
+    def call_on_any(
+        self, draw: random.Random, calls: list[tuple[int, int, int, int]], connections: int
+    ) -> None:
+        """Calls (begin, end, kind, parent), each on one of so many connections that are free: any of them."""
+        used_until = [0] * connections
+        for begin, end, kind, parent in sorted(calls):
+            conn = draw.choice([each for each, until in enumerate(used_until) if until <= begin])
+            used_until[conn] = end
+            self.call(parent, kind, begin, end, conn)
 
     def token(self, call: int, slot: int, kind: int, value: int, *, in_response: bool = False) -> None:
         """A content token of the request (or response) of a call."""

@@ -42,11 +42,7 @@ def _queue_for_slots(seed: int, *, in_order: bool) -> World:
         heapq.heappush(free, at)
         request = world.serve(page, arrive, at + int(draw.lognormvariate(0.9, 0.6) * MS))
         calls += [(begin, end, statement, request) for begin, end, statement in made]
-    used_until = [0] * 60
-    for begin, end, statement, request in sorted(calls):
-        conn = draw.choice([each for each, until in enumerate(used_until) if until <= begin])
-        used_until[conn] = end
-        world.call(request, statement, begin, end, conn)
+    world.call_on_any(draw, calls, connections=60)
     return world
 
 

@@ -122,11 +122,7 @@ def kept(draw: random.Random, requests: int, in_flight: float) -> World:
                 at += _lasts(draw, 1.0)
         request = world.serve(page, int(now), at)
         calls += [(begin, end, statement, request) for begin, end, statement in made]
-    used_until = [0] * 60
-    for begin, end, statement, request in sorted(calls):
-        conn = draw.choice([each for each, until in enumerate(used_until) if until <= begin])
-        used_until[conn] = end
-        world.call(request, statement, begin, end, conn)
+    world.call_on_any(draw, calls, connections=60)
     return world
 
 
