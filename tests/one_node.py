@@ -34,6 +34,12 @@ class World:
         self.rows.append((-1, kind, conn, arrive, depart, NODE, answer))
         return len(self.rows) - 1
 
+    def answer(self, call: int, depart: int) -> None:
+        """Puts right when a call was over."""
+        row = list(self.rows[call])
+        row[4] = depart
+        self.rows[call] = tuple(row)
+
     def call(
         self,
         parent: int,

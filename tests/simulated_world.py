@@ -8,11 +8,11 @@ parents, and when each node's processors were busy.
 
 from __future__ import annotations
 
-import heapq
 import random
-from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
+
+from processes import Clock, Pool
 
 from tapscope.store.codes import Protocol
 
@@ -54,55 +54,16 @@ class Call:
     depart: int = -1
 
 
-class Pool:
-    """Interchangeable items (threads, processors, connections), handed out first come, first served."""
-
-    def __init__(self, items: list[int]) -> None:
-        self.free = deque(items)
-        self.waiting: deque[Generator] = deque()
-        self.frozen = False  # while set, nothing is handed out: what comes back stays here
-
-
-class World:
+class World(Clock):
     def __init__(self, seed: int, end_ns: int) -> None:
+        super().__init__(START_NS)
         self.random = random.Random(seed)
-        self.now = START_NS
         self.end = end_ns
-        self.events: list[tuple[int, int, Generator, int | None]] = []
-        self.order = 0
         self.calls: list[Call] = []
         self.busy: dict[int, list[tuple[int, int]]] = {WEB: [], APP: [], DB: []}
         self.cpu: dict[int, Pool] = {}
         self.pool: dict[int, Pool] = {}
         self.workers = Pool([])
-
-    def start(self, process: Generator, at: int) -> None:
-        self._at(at, process, None)
-
-    def _at(self, when: int, process: Generator, value: int | None) -> None:
-        self.order += 1
-        heapq.heappush(self.events, (when, self.order, process, value))
-
-    def give(self, pool: Pool, item: int) -> None:
-        if pool.waiting and not pool.frozen:
-            self._at(self.now, pool.waiting.popleft(), item)
-        else:
-            pool.free.append(item)
-
-    def run(self) -> None:
-        while self.events and self.events[0][0] < self.end:
-            self.now, _, process, value = heapq.heappop(self.events)
-            try:
-                demand = process.send(value)
-            except StopIteration:
-                continue
-            if isinstance(demand, Pool):
-                if demand.free and not demand.frozen:
-                    self._at(self.now, process, demand.free.popleft())
-                else:
-                    demand.waiting.append(process)
-            else:
-                self._at(self.now + demand, process, None)
 
     def think(self, mean_ns: float) -> int:
         return int(self.random.expovariate(1.0 / mean_ns))

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from processes import Pool
 from simulated_tables import open_area, tables
-from simulated_world import APP, DB, HOP_NS, START_NS, WEB, Pool, World
+from simulated_world import APP, DB, HOP_NS, START_NS, WEB, World
 
 from tapscope.store.runfile import RunFile
 from tapscope.store.tables import TABLES, Table
@@ -128,7 +129,7 @@ def simulate(
         world.start(world.user(conn, think_ms * 1e6), START_NS)
     if stall_at_s is not None:
         world.start(world.stall(int(stall_ms * 1e6)), START_NS + int(stall_at_s * 1e9))
-    world.run()
+    world.run(end)
     lost = set(random.Random(seed + 1).sample(range(len(world.calls)), lose))
     made, classes = tables(world, users, lost)
     hole = int(made["connections"]["missing_to_client"].sum())

@@ -73,7 +73,7 @@ void Model::bind_rows(const std::vector<float>& idle) {
     child_.clear();
     for (std::size_t c = 0; c < idle.size(); ++c) {
         child_.push_back({children.begin[c], children.end[c], kNotAgain, 0, 0, 0.0f, children.cls[c], kNone,
-                          std::log(idle[c]), octave(problem_.process_of_child(c), children.end[c])});
+                          -std::log(idle[c]), octave(problem_.process_of_child(c), children.end[c])});
     }
 }
 

@@ -37,6 +37,7 @@
 #include "key_map.hpp"
 #include "log_sum.hpp"
 #include "order.hpp"
+#include "pick.hpp"
 #include "pool_wait.hpp"
 #include "problem.hpp"
 #include "work_clock.hpp"
@@ -244,7 +245,7 @@ private:
             }
             out.rest = c.log_p + c.log_parallel;
         }
-        out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used - child.log_idle;
+        out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used + child.log_pick;
         if (c.carried) out.rest += carried_.evidence(c.carried, previous, next);
         return out;
     }
@@ -299,8 +300,8 @@ private:
         float log_speed = 0;
         std::int32_t cls = 0;
         std::int32_t before_on_conn = kNone;  // previous child on the same connection
-        float log_idle = 0;
-        std::uint8_t load = 0;  // octave of the number of parents in flight when it ended
+        float log_pick = 0;                   // of its connection being taken, of those that are idle
+        std::uint8_t load = 0;                // octave of the number of parents in flight when it ended
     };
     std::vector<ParentRow> parent_;
     std::vector<ChildRow> child_;
@@ -350,6 +351,7 @@ private:
     Carried carried_;
     IdleOrder idle_order_;
     PoolWait pool_wait_;
+    Pick pick_;
     WorkClock work_clock_;
     std::vector<float> orphan_;  // by child class
 

@@ -136,7 +136,7 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
         }
     }
     // A new connection is one thing, one of those that are idle another.
-    out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used - child.log_idle;
+    out.rest += child.before_on_conn == kNone ? c.log_fresh : c.log_used + child.log_pick;
     return out;
 }
 

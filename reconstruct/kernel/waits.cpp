@@ -15,6 +15,10 @@ void Model::bind_waits() {
     hand_over_.bind(before);
     idle_order_.bind(before);
     pool_wait_.bind(before);
+    pick_.bind(problem_, before);
+    for (std::size_t c = 0; c < child_.size(); ++c) {
+        child_[c].log_pick += pick_.evidence(static_cast<std::int32_t>(c));
+    }
 }
 
 void Model::add_wait(std::int32_t p, std::int32_t c, Time gap, bool from_arrival,
