@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <deque>
 #include <utility>
 
 namespace tapscope::match {
 namespace {
 
-constexpr double kFewest = 100,
-                 kStrict = 0.75;  // calls, and the share of them at one place, that tell a pool
-constexpr double kKept = 0.5;     // of what was counted before, at each stretch
-constexpr double kPrior = 50.0;   // calls that say "any of them" before any call is seen
-constexpr float kMost = 4.0f;     // nats that a place may say, either way
+// Calls, and the share of them that are at one end, that tell a stack or a queue.
+constexpr double kFewest = 100, kStrict = 0.75;
+constexpr double kKept = 0.5;    // of what was counted before, at each stretch
+constexpr double kPrior = 50.0;  // calls that say "any of them" before any call is seen
+constexpr float kMost = 4.0f;    // nats that a place may say, either way
 
 }  // namespace
 
@@ -54,7 +55,8 @@ void Pick::find_places(const Problem& problem, const std::vector<std::int32_t>& 
         if (before != kNone) ends.emplace_back(children.end[static_cast<std::size_t>(before)], before);
     }
     std::sort(ends.begin(), ends.end());
-    std::vector<std::vector<Use>> idle(static_cast<std::size_t>(problem.processes));  // each in order
+    // Each in order; mostly it is one at an end that is taken.
+    std::vector<std::deque<Use>> idle(static_cast<std::size_t>(problem.processes));
     place_.assign(children.size(), {});
     auto ended = ends.begin();
     for (std::size_t c = 0; c < children.size(); ++c) {

@@ -19,15 +19,16 @@ namespace {
 constexpr Time kMs = 1'000'000;
 constexpr std::int32_t kUsual = 0, kLater = 1, kBeside = 2, kPiped = 3, kClasses = 4;
 
-// Requests one after the other, each with a usual call and another one behind it.
+// Requests one after the other, each with a usual call and another one behind it, on four connections in turn.
 struct World : RequestRows {
     // The second call, which begins in the middle of the first or a while after it; on its connection or another one.
     std::int32_t add(std::int32_t second, bool overlaps, bool same_connection) {
         const Time at = static_cast<Time>(parent_cls.size()) * 20 * kMs;
         const auto p = request(at, at + 10 * kMs);
-        call(p, kUsual, at + kMs, at + 3 * kMs, 0);
+        const std::int32_t own = p % 4, other = (p + 1) % 4;
+        call(p, kUsual, at + kMs, at + 3 * kMs, own);
         const Time begins = at + (overlaps ? 2 : 4) * kMs;
-        call(p, second, begins, begins + 2 * kMs, same_connection ? 0 : 1);
+        call(p, second, begins, begins + 2 * kMs, same_connection ? own : other);
         return p;
     }
 };
