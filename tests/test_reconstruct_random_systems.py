@@ -14,7 +14,7 @@ from tapscope.validate.edges import calibration
 
 
 def test_what_is_claimed_of_systems_drawn_at_random_is_right():
-    """`python benchmarks/random_systems.py` has more of them, and what each is made of."""
+    """`python benchmarks/systems_at_random.py` has more of them, and what each is made of."""
     found = []
     for seed in range(300, 316):
         system, world = random_system(seed, 700)

@@ -1,6 +1,6 @@
 """How much the matcher claims about systems drawn at random, and how much of it is right.
 
-    python benchmarks/random_systems.py [--systems 100] [--requests 1500] [--seed 0]
+    python benchmarks/systems_at_random.py [--systems 100] [--requests 1500] [--seed 0]
 
 One simulated node each (tests/random_systems.py says what it may be made of), by all evidence where calls
 repeat values, else by times alone. Claimed is the probability of the parent that was found; sure are links of
