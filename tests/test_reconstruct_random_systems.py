@@ -29,8 +29,8 @@ def test_what_is_claimed_of_systems_drawn_at_random_is_right():
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_stack_of_connections_does_not_say_that_a_request_kept_its_own(seed: int) -> None:
-    """The connection that was used last is lent to whoever asks next. Before that was known (pick.hpp), 0.59 and
-    0.37 of the edges were right where 0.71 and 0.47 are, and of the sure ones 9 and 31 in a hundred were wrong."""
+    """The connection that was used last is lent to whoever asks next. Before that was known (pick.hpp), 0.59
+    and 0.37 of the edges were right where 0.71 and 0.47 are, and of the sure ones 9 and 31 % were wrong."""
     system = System(
         arrivals="at random",
         callers=0,
