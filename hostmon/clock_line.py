@@ -58,8 +58,8 @@ def clock_lines(at_ns: Int, offset_ns: NDArray[np.generic]) -> list[ClockLine]:
     """Lines through `offset_ns` (ns) measured at `at_ns` (int64 ns of the clock), in order of time.
 
     A stretch is cut where two robust lines leave at most half of the residuals of one, and differ there by
-    more than STEP times the noise between neighbours. Without points: no line; of fewer than three points the
-    error is infinite. O(n log n).
+    more than STEP times the noise between neighbours, and STEP times what that noise makes of the two lines
+    there. Without points: no line; of fewer than three points the error is infinite. O(n log n).
     """
     order = np.argsort(at_ns, kind="stable")
     at, offset = np.asarray(at_ns)[order], np.asarray(offset_ns, dtype=np.float64)[order]
@@ -93,10 +93,19 @@ def _cuts(at: Int, offset: Float, noise: float, low: int, high: int) -> list[int
     middle = (seconds[best - 1] + seconds[best]) / 2
     before, after = _robust(seconds[:best], part[:best]), _robust(seconds[best:], part[best:])
     height = abs((after[0] + after[1] * middle) - (before[0] + before[1] * middle))
-    if left > BETTER * whole or height <= STEP * max(noise, 1.0):
+    # Two lines through few points differ for that alone where they are carried on to the middle.
+    unsure = np.hypot(_spread_at(middle, seconds[:best]), _spread_at(middle, seconds[best:]))
+    if left > BETTER * whole or height <= STEP * max(noise, 1.0) * max(unsure, 1.0):
         return []
     cut = low + int(best)
     return [*_cuts(at, offset, noise, low, cut), cut, *_cuts(at, offset, noise, cut, high)]
+
+
+def _spread_at(second: float, seconds: Float) -> float:
+    """Deviation at a second of a line through points at `seconds`, by that of single points."""
+    away = seconds - seconds.mean()
+    square = float((away**2).sum())
+    return float(np.sqrt(1 / len(seconds) + (second - seconds.mean()) ** 2 / square)) if square else np.inf
 
 
 def _left_over(seconds: Float, offset: Float) -> float:
