@@ -22,6 +22,8 @@ constexpr double kEndPrior[] = {0.85, 0.1, 0.04, 0.01};  // of the kinds of END,
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
 // Steps that say of one class of requests what all that do not fan out say together.
 constexpr double kStepsAtLarge = 5000.0;
+constexpr double kMostAgain =
+    0.98;  // of the steps that stay on a connection, expected of those who give it back
 constexpr float kAnothers = -25.0f;  // nats for a connection that is another's
 
 // Share of an event among n, given the share that a coarser estimate expects.
@@ -30,6 +32,17 @@ double discounted(double events, double n, double expected) {
 }
 
 }  // namespace
+
+double Model::leave_at_large() const noexcept {
+    return discounted(all_.chance_to_stay - all_.stay, all_.chance_to_stay, 1 - kStayPrior);
+}
+
+// Share of the steps that give their connection back, where such a share leads to another one. A stack or a queue lends
+// the others what they gave back.
+double Model::give_back(double leave) const noexcept {
+    const double again = all_.stay > 0 ? std::min(all_.again / all_.stay, kMostAgain) : 0.0;
+    return std::min(leave / (1 - again), 1.0);
+}
 
 Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
                             int load) const {
@@ -109,10 +122,10 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     }
     if (ends(next_cls)) out.log_serial = 0.0f;
 
-    const double leave1 = discounted(all_.chance_to_stay - all_.stay, all_.chance_to_stay, 1 - kStayPrior);
+    const double leave1 = leave_at_large();
     const double leave2 = discounted(c2.chance_to_stay - c2.stay, c2.chance_to_stay, leave1);
     const double leave3 = discounted(c3.chance_to_stay - c3.stay, c3.chance_to_stay, leave2);
-    const double stay = std::clamp(1 - leave3, 1e-5, 1 - 1e-5);
+    const double stay = std::clamp(1 - give_back(leave3), 1e-5, 1 - 1e-5);
     out.log_stay = static_cast<float>(std::log(stay));
     out.log_leave = static_cast<float>(std::log(1 - stay));
 

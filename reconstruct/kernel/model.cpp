@@ -5,6 +5,11 @@
 #include <cmath>
 
 namespace tapscope::match {
+namespace {
+
+constexpr double kMostly = 0.5;  // share of the steps
+
+}  // namespace
 
 Model::Model(const Problem& problem, const Candidates& candidates, const Affinity& affinity,
              const std::vector<float>& idle)
@@ -120,7 +125,7 @@ void Model::fade(double keep) {
     }
     auto fade_counts = [&](Counts& counts) {
         for (double* x : {&counts.n, &counts.parallel, &counts.piped, &counts.stay, &counts.chance_to_stay,
-                          &counts.fresh, &counts.chance_of_fresh})
+                          &counts.again, &counts.fresh, &counts.chance_of_fresh})
             *x *= keep;
     };
     auto fade_gaps = [&](Histogram& gaps) {
@@ -194,6 +199,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             if (previous == kStart || parallel) continue;
             counts->chance_to_stay += 1;
             counts->stay += stays;
+            if (stays) counts->again += std::exp(child_[next].log_again);
         }
         const bool done =
             next == kEnd ? parents.answered[p] != 0 : !parallel && child_[next].before_on_conn != previous;
@@ -259,6 +265,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
 
     find_survival();
     find_beside();
+    gives_back_ = pick_.strict() && give_back(leave_at_large()) > kMostly;
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
     hold_.finish();

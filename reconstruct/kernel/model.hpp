@@ -155,7 +155,7 @@ private:
     struct alignas(64) Cell {
         float log_p = 0;  // grammar
         float log_serial = 0, log_parallel = 0, log_piped = 0;
-        float log_stay = 0, log_leave = 0;
+        float log_stay = 0, log_leave = 0;  // of its connection being kept, and given back
         // Whole sums for a step from a call to a call that follows it, on its connection or another one.
         float serial_stays = 0, serial_leaves = 0;
         float log_fresh = 0, log_used = 0;  // of a connection that is not kept: new, or used by others before
@@ -183,6 +183,8 @@ private:
         return new_cell(a, previous_cls, next_cls, load);
     }
     const Cell& new_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
+    double leave_at_large() const noexcept;
+    double give_back(double leave) const noexcept;
     Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
@@ -230,7 +232,7 @@ private:
                 out.gap = gaps[problem_.gaps.bin(std::max<Time>(child.begin - before.end, 0))];
             }
             if (child.before_on_conn == previous) {
-                out.rest = c.serial_stays;
+                out.rest = log_sum(c.serial_stays, c.serial_leaves + child.log_again);
                 if (c.carried) out.rest += carried_.evidence(c.carried, previous, next);
                 return out;
             }
@@ -302,6 +304,8 @@ private:
         std::int32_t before_on_conn = kNone;  // previous child on the same connection
         float log_pick = 0;                   // of its connection being taken, of those that are idle
         std::uint8_t load = 0;                // octave of the number of parents in flight when it ended
+        // Of the pool lending it to who used it last and gave it back: in a stack or a queue as to anybody.
+        float log_again = -std::numeric_limits<float>::infinity();
     };
     std::vector<ParentRow> parent_;
     std::vector<ChildRow> child_;
@@ -324,6 +328,7 @@ private:
     // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
     struct Counts {
         double n = 0, parallel = 0, piped = 0, stay = 0, chance_to_stay = 0;
+        double again = 0;                       // of those that stayed: expected if all had given it back
         double fresh = 0, chance_of_fresh = 0;  // of those that did not stay: on a connection that is new
     };
     KeyMap key4_, key3_, key2_;
@@ -352,6 +357,7 @@ private:
     IdleOrder idle_order_;
     PoolWait pool_wait_;
     Pick pick_;
+    bool gives_back_ = false;  // a stack or a queue, to which connections are given back behind each call
     WorkClock work_clock_;
     std::vector<float> orphan_;  // by child class
 

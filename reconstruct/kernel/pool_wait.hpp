@@ -43,6 +43,9 @@ public:
     };
     Ways ways(Call call, std::int32_t p, std::int32_t c, Time since, int load) const noexcept;
 
+    // Of a later call at this load having found a connection free.
+    float log_free(int load) const noexcept { return after_.log_free[static_cast<std::size_t>(load)]; }
+
     // Probability that p waited for the connection of c, when `work` is what speaks for its own work.
     float waited(Call call, std::int32_t p, std::int32_t c, Time since, int load, float work) const noexcept;
 

@@ -114,6 +114,7 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
             if (!against_none_.empty()) out.rest -= against_none_[static_cast<std::size_t>(parent.cls)];
             return out;
         }
+        if (gives_back_) return out;
         out.rest += hand_over_.evidence(problem_, p, previous) +
                     temper_.idle_order * idle_order_.evidence(problem_, p, previous);
         return out;
@@ -123,7 +124,9 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
     const auto& child = child_[next];
     if (previous != kStart && !parallel) {
         if (child.before_on_conn == previous) {
-            out.rest += c.log_stay;
+            float again = child.log_again;  // and nobody waited for it
+            if (pool_wait_.later()) again += pool_wait_.log_free(load_before(p, previous));
+            out.rest += log_sum(c.log_stay, c.log_leave + again);
             return out;
         }
         out.rest += c.log_leave + hold_.evidence(child_[previous].used_again < parent.response_begin);

@@ -17,7 +17,9 @@ void Model::bind_waits() {
     pool_wait_.bind(before);
     pick_.bind(problem_, before);
     for (std::size_t c = 0; c < child_.size(); ++c) {
-        child_[c].log_pick += pick_.evidence(static_cast<std::int32_t>(c));
+        auto& child = child_[c];
+        child.log_pick += pick_.evidence(static_cast<std::int32_t>(c));
+        if (pick_.strict() && child.before_on_conn != kNone) child.log_again = child.log_pick;
     }
 }
 
