@@ -1,12 +1,13 @@
 """How much the matcher claims about systems drawn at random, and how much of it is right.
 
-    python benchmarks/systems_at_random.py [--systems 100] [--requests 1500] [--seed 0]
+    python benchmarks/systems_at_random.py [--systems 100] [--requests 1500] [--seed 0] [--background 0]
 
 One simulated node each (tests/random_systems.py says what it may be made of), by all evidence where calls
-repeat values, else by times alone. Claimed is the probability of the parent that was found; sure are links of
-0.99 and more; calibration error: mean gap between probability and share right over the bins of
-validate/edges.py. Prints Markdown: the systems by what connections are lent for, then those of which the
-matcher claims most too much, with their seeds.
+repeat values, else by times alone. With --background timers make so many calls for each request, too, which
+are nobody's: a parent that one is given is a wrong link. Claimed is the probability of the parent that was
+found; sure are links of 0.99 and more; calibration error: mean gap between probability and share right over
+the bins of validate/edges.py. Prints Markdown: the systems by what connections are lent for, then those of
+which the matcher claims most too much, with their seeds.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ WORST = 8
 
 def row(scores: list[Score]) -> tuple[float, ...]:
     """In percent: links that are right, claimed, sure, wrong of those, and the calibration error."""
-    right = np.concatenate([each.right for each in scores])
-    claimed = np.concatenate([each.probability for each in scores])
+    right = np.concatenate(
+        [part for each in scores for part in (each.right, np.zeros(len(each.taken), bool))]
+    )
+    claimed = np.concatenate([part for each in scores for part in (each.probability, each.taken)])
     told = calibration(claimed, right)
     sure = told.sure_edges / len(right)
     wrong = told.sure_wrong / max(told.sure_edges, 1)
@@ -46,11 +49,12 @@ def main() -> None:
     parser.add_argument("--systems", type=int, default=100)
     parser.add_argument("--requests", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0, help="of the first system")
+    parser.add_argument("--background", type=float, default=0.0, help="calls of timers for each request")
     options = parser.parse_args()
     kinds: dict[str, list[Score]] = defaultdict(list)
     each: list[tuple[tuple[float, ...], int, System]] = []
     for seed in range(options.seed, options.seed + options.systems):
-        system, world = random_system(seed, options.requests)
+        system, world = random_system(seed, options.requests, options.background)
         if len(world.rows) - options.requests < FEWEST_CALLS:
             continue
         found = score(world, EvidenceMode.ALL if system.repeats else EvidenceMode.TIMING)
@@ -61,10 +65,15 @@ def main() -> None:
     head = "right % | claimed % | sure % | wrong of those % | calibration error %"
     print(f"| connections are lent for | systems | links | {head} |")
     print("| --- |" + " ---: |" * 7)
+    every = [one for found in kinds.values() for one in found]
     for kind in (*sorted(kinds), "all"):
-        scores = [one for found in kinds.values() for one in found] if kind == "all" else kinds[kind]
-        links = sum(len(one.right) for one in scores)
+        scores = every if kind == "all" else kinds[kind]
+        links = sum(len(one.right) + len(one.taken) for one in scores)
         print(f"| {kind} | {len(scores)} | {links} |", " | ".join(f"{x:.2f}" for x in row(scores)), "|")
+    nobodys, taken = sum(one.nobodys for one in every), sum(len(one.taken) for one in every)
+    if nobodys:
+        alone = 100 * (1 - taken / nobodys)
+        print(f"\nCalls of nobody: {nobodys}, of which {alone:.1f} % were given no parent.")
     print(f"\n| seed | {head} | system |")
     print("| ---: |" + " ---: |" * 5 + " --- |")
     each.sort(key=lambda one: one[0][0] - one[0][1])

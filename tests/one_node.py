@@ -111,12 +111,18 @@ class World:
 
 @dataclass
 class Score:
-    """Share of right edges, share of served calls all of whose calls are right, and the edges themselves."""
+    """Share of right edges, share of served calls all of whose calls are right, and the edges themselves.
+
+    `nobodys`: number of calls that no request made; `taken`: probabilities of the parents that some of them
+    were given.
+    """
 
     edges: float
     paths: float
     probability: NDArray[np.float64]
     right: NDArray[np.bool_]
+    nobodys: int
+    taken: NDArray[np.float64]
 
 
 def score(world: World, mode: EvidenceMode = EvidenceMode.ALL) -> Score:
@@ -127,9 +133,12 @@ def score(world: World, mode: EvidenceMode = EvidenceMode.ALL) -> Score:
     right = made["parent"][child] == truth[child]
     spoilt = np.union1d(truth[child][~right], made["parent"][child][~right])
     served = np.unique(truth[child])
+    nobodys = ~child & (calls["server_node"] != NODE)
     return Score(
         edges=float(right.mean()),
         paths=1.0 - np.isin(served, spoilt).mean(),
         probability=made["probability"][child],
         right=right,
+        nobodys=int(nobodys.sum()),
+        taken=made["probability"][nobodys & (made["parent"] >= 0)],
     )

@@ -8,7 +8,7 @@ or wait for their answers; pauses; values that calls repeat, or none.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from one_node import MS, World
@@ -18,6 +18,8 @@ FOREVER = 1 << 62
 PASSING_ON_NS = 30_000
 VALUES = 400
 ENDLESS = 5000  # items, where as many as are wanted
+BACKGROUND = (900, 950)  # statements of timers: one that pages may have in common, and one of their own
+NOBODY = -1
 BUSY = 0.8  # share of the time, of what is scarcest
 
 
@@ -38,7 +40,8 @@ class System:
 
     Requests come `arrivals`, from `callers` in a closed loop, so that `load` are in flight where nothing is
     scarce. Pages share `in_common` of their statements, and `repeats` of the calls say what their request
-    says. Connections are `lent_for` nothing (each call has its own), a call, or a request.
+    says. Connections are `lent_for` nothing (each call has its own), a call, or a request. For each request
+    timers make `background` calls, which are nobody's.
     """
 
     arrivals: str
@@ -57,6 +60,7 @@ class System:
     spread: float
     work_ms: float
     call_ms: float
+    background: float = 0.0
 
     @classmethod
     def draw(cls, draw: random.Random) -> System:
@@ -92,6 +96,7 @@ class System:
             words += ["in order" if self.in_order else "to anybody"]
         words += [f"pauses of {self.pause_ms} ms"] * (self.pause_ms > 0)
         words += [f"{self.repeats:.0%} repeat a value"] * (self.repeats > 0)
+        words += [f"{self.background} background calls for a request"] * (self.background > 0)
         return ", ".join(words)
 
     def gap_ms(self, work_ms: float, calls_ms: float) -> float:
@@ -166,6 +171,8 @@ class Running(Clock):
             self.start(self._source(), 0)
         if system.pause_ms:
             self.start(self._pauses(), 0)
+        if system.background:
+            self.start(self._timers(), 0)
         self.run(FOREVER)
         for begin, end, statement, request, connection, value in sorted(self.calls):
             call = self.world.call(request, statement, begin, end, connection)
@@ -177,6 +184,12 @@ class Running(Clock):
         while self.left > 0:
             yield self._after(20.0 * self.system.pause_ms)
             self.stopped_until = self.now + self.system.pause_ms * MS
+
+    def _timers(self) -> Process:
+        while self.left > 0:
+            yield self._after(self.gap_ms / self.system.background)
+            statement = self.draw.choice(BACKGROUND)
+            self.start(self._call(statement, NOBODY, self.draw.randrange(VALUES), None, None), self.now)
 
     def _source(self) -> Process:
         bursts = self.system.arrivals == "in bursts"
@@ -229,7 +242,8 @@ class Running(Clock):
     def _call(self, statement: int, request: int, value: int, held: int | None, done: Pool | None) -> Process:
         system, draw = self.system, self.draw
         connection = held
-        if system.lent_for == "a call":
+        lent = system.lent_for == "a call" or (system.lent_for == "a request" and request == NOBODY)
+        if lent:
             connection = yield self.connections
         yield PASSING_ON_NS
         begin = self.now
@@ -238,7 +252,7 @@ class Running(Clock):
         if system.repeats:
             says = value if draw.random() < system.repeats else draw.randrange(VALUES)
         self.calls.append((begin, self.now, statement, request, connection, says))
-        if system.lent_for == "a call":
+        if lent:
             self.give(self.connections, connection)
         if done is not None:
             self.give(done, 0)
@@ -257,8 +271,8 @@ class Running(Clock):
         return int(self.draw.expovariate(1 / mean_ms) * MS)
 
 
-def random_system(seed: int, requests: int) -> tuple[System, World]:
+def random_system(seed: int, requests: int, background: float = 0.0) -> tuple[System, World]:
     """The system of this seed, and what it did."""
     draw = random.Random(seed)
-    system = System.draw(draw)
+    system = replace(System.draw(draw), background=background)
     return system, Running(system, draw, requests).serve_all()

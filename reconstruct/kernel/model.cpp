@@ -18,12 +18,12 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
       affinity_(affinity),
       fan_out_(problem),
       carried_(problem, candidates),
-      pool_wait_(problem, order_) {
+      pool_wait_(problem, order_),
+      orphans_(problem, candidates) {
     const auto n = static_cast<std::size_t>(n_states());
     from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
     from2_.assign(n, 0.0);
     to1_.assign(n, 0.0);
-    orphan_.assign(static_cast<std::size_t>(problem.children.n_classes), -40.0f);
     survival_.assign(n, Histogram{});
     fade(0);
     forget_cells();
@@ -57,6 +57,7 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
     }
     carried_.bind();
     bind_waits();
+    orphans_.bind();
     work_clock_.bind(problem_);
     read_clock();
 }
@@ -118,8 +119,6 @@ void Model::fade(double keep) {
         kinds3_.assign(from3_.size(), 0.0);
         kinds2_.assign(from2_.size(), 0.0);
         leave_.assign(static_cast<std::size_t>(n_states()), Histogram{});
-        orphans_.assign(static_cast<std::size_t>(problem_.children.n_classes), 0.0);
-        made_ = orphans_;
         follow_.assign(static_cast<std::size_t>(problem_.parents.n_classes), 0.0);
         beside_ = follow_;
     }
@@ -134,14 +133,13 @@ void Model::fade(double keep) {
     for (auto* counts : {&count3_, &count2_}) std::for_each(counts->begin(), counts->end(), fade_counts);
     for (auto* gaps : {&gap4_, &gap3_, &gap2_, &leave_, &parallel3_, &parallel2_})
         std::for_each(gaps->begin(), gaps->end(), fade_gaps);
-    for (auto* totals : {&from3_, &from2_, &to1_, &orphans_, &made_, &follow_, &beside_}) {
+    for (auto* totals : {&from3_, &from2_, &to1_, &follow_, &beside_}) {
         for (double& x : *totals) x *= keep;
     }
     fade_counts(all_);
     fade_gaps(gap_all_);
     fade_gaps(parallel_all_);
     fan_out_.fade(keep);
-    span_ns_ *= keep;
 }
 
 void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
@@ -239,11 +237,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             if (p != kNone) advance(p, tip[p], static_cast<std::int32_t>(c));
             continue;
         }
-        made_[children.cls[c]] += 1;
-        if (p == kNone) {
-            orphans_[children.cls[c]] += candidates_.of(c).empty();
-            continue;
-        }
+        if (p == kNone) continue;
         observe(p, tip[p], static_cast<std::int32_t>(c));
         advance(p, tip[p], static_cast<std::int32_t>(c));
     }
@@ -253,16 +247,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         observe(static_cast<std::int32_t>(p), tip[p], kEnd);
     }
 
-    // Orphans come as a Poisson stream. Only those that nobody could have made teach its rate: a rate learned from
-    // the others would feed itself, as every child that it takes away from its parent makes it look larger.
-    if (problem_.decided() < settled) {
-        span_ns_ += static_cast<double>(children.begin[settled - 1] - children.begin[problem_.decided()]);
-    }
-    const double span_ns = 1e9 + span_ns_;
-    for (std::int32_t k = 0; k < children.n_classes; ++k) {
-        orphan_[k] = static_cast<float>(std::log((orphans_[k] + 0.002 * made_[k] + 0.01) / span_ns));
-    }
-
+    orphans_.estimate(parent_of, keep);
     find_survival();
     find_beside();
     gives_back_ = pick_.strict() && give_back(leave_at_large()) > kMostly;

@@ -37,6 +37,7 @@
 #include "key_map.hpp"
 #include "log_sum.hpp"
 #include "order.hpp"
+#include "orphans.hpp"
 #include "pick.hpp"
 #include "pool_wait.hpp"
 #include "problem.hpp"
@@ -145,7 +146,9 @@ public:
     }
 
     // Log score of child c having been made by no candidate parent.
-    float orphan(std::int32_t child) const noexcept { return orphan_[problem_.children.cls[child]]; }
+    float orphan(std::int32_t child) const noexcept {
+        return orphans_.log_rate(problem_.children.cls[child]);
+    }
 
     // log S(gap): that a step out of this state has not happened yet. Turns a density into a hazard.
     float log_survival(std::int32_t p, std::int32_t previous, Time now) const;
@@ -347,8 +350,6 @@ private:
     Histogram parallel_all_{};
     FanOut fan_out_;
     std::vector<Histogram> leave_;         // gaps out of each state, whatever comes next
-    std::vector<double> orphans_, made_;   // by child class: children that nobody could have made, and all
-    double span_ns_ = 0;                   // of the time in which they came
     std::vector<std::int32_t> ranked_by_;  // the assignment that order_ and idle_order_ were ranked by last
     StartOrder order_;
     HandOver hand_over_;
@@ -359,7 +360,7 @@ private:
     Pick pick_;
     bool gives_back_ = false;  // a stack or a queue, to which connections are given back behind each call
     WorkClock work_clock_;
-    std::vector<float> orphan_;  // by child class
+    Orphans orphans_;
 
     // Memo of make_cell: a dense table of positions in cells_ where the node has few classes, else a map.
     mutable std::vector<std::int32_t> dense_;                       // by step, into blocks_

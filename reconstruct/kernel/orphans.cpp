@@ -1,0 +1,110 @@
+#include "orphans.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tapscope::match {
+namespace {
+
+constexpr double kUnlikely = -40.0;            // nats, before anything is known
+constexpr double kShare = 0.002, kFew = 0.01;  // of a class, and calls at all, before any is seen
+constexpr double kNothing = 1e9;               // ns in which nothing was seen, either
+// Instants of a stretch at which it is asked for how long from there on a request is there; how far around a call they
+// tell of it, and how many at least.
+constexpr int kInstants = 4096, kFewest = 16;
+constexpr double kAroundNs = 2.5e9;
+constexpr float kMost = 10.0f;  // that one call may stand for
+// Where so many were alone, and as many more, which are such a share of the class, are expected among the calls of
+// requests, the assignment is held to it.
+constexpr double kEnough = 10.0, kWorthIt = 0.01, kMostNats = 20.0;
+
+// For how long from each instant on a request is there that has come by then, of each process.
+class Covered {
+public:
+    Covered(const Problem& problem, Time from, Time until)
+        : from_(from),
+          step_(std::max(static_cast<double>(until - from) / kInstants, 1.0)),
+          reach_(std::clamp(static_cast<std::ptrdiff_t>(kAroundNs / step_),
+                            static_cast<std::ptrdiff_t>(kFewest), static_cast<std::ptrdiff_t>(kInstants))),
+          left_(static_cast<std::size_t>(problem.processes)) {
+        const auto& parents = problem.parents;
+        std::vector<Time> last(left_.size(), std::numeric_limits<Time>::min() / 2);
+        std::size_t next = 0;
+        for (int i = 0; i < kInstants; ++i) {
+            const Time now = from + static_cast<Time>((i + 0.5) * step_);
+            for (; next < parents.size() && parents.arrive[next] <= now + kSlack; ++next) {
+                auto& mine = last[static_cast<std::size_t>(problem.process_of_parent(next))];
+                mine = std::max(mine, parents.depart[next] + kSlack);
+            }
+            for (std::size_t g = 0; g < left_.size(); ++g) left_[g].push_back(last[g] - now);
+        }
+    }
+
+    // Around `when`, by how much is all the time more than that in which a call that takes so long finds nobody?
+    float all_by_alone(std::int32_t process, Time when, Time takes) const {
+        const auto& left = left_[static_cast<std::size_t>(process)];
+        const auto at = static_cast<std::ptrdiff_t>(static_cast<double>(when - from_) / step_);
+        const auto low = std::clamp<std::ptrdiff_t>(at - reach_, 0, kInstants);
+        const auto high = std::clamp<std::ptrdiff_t>(at + reach_, low, kInstants);
+        const auto alone =
+            std::count_if(left.begin() + low, left.begin() + high, [&](Time stays) { return stays < takes; });
+        return static_cast<float>(high - low + 1) / static_cast<float>(alone + 1);
+    }
+
+private:
+    Time from_;
+    double step_;  // ns
+    std::ptrdiff_t reach_;
+    std::vector<std::vector<Time>> left_;  // by process and instant
+};
+
+}  // namespace
+
+void Orphans::bind() {
+    const auto& children = problem_.children;
+    const auto classes = static_cast<std::size_t>(children.n_classes);
+    streams_.resize(classes);
+    log_rate_.resize(classes, static_cast<float>(kUnlikely));
+    stands_for_.assign(children.size(), 0.0f);
+    const auto decided = problem_.decided();
+    if (children.size() <= decided) return;
+    const Covered covered(problem_, children.begin[decided], children.begin.back());
+    for (std::size_t c = decided; c < children.size(); ++c) {
+        if (!candidates_.of(c).empty()) continue;
+        const Time takes = children.response_begin[c] - children.begin[c];
+        stands_for_[c] =
+            std::min(covered.all_by_alone(problem_.process_of_child(c), children.begin[c], takes), kMost);
+    }
+}
+
+void Orphans::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
+    const auto& children = problem_.children;
+    for (auto& stream : streams_) {
+        for (double* x : {&stream.made, &stream.alone, &stream.expected, &stream.unclaimed}) *x *= keep;
+    }
+    span_ns_ *= keep;
+    const auto settled = std::min(problem_.settled, children.size());
+    for (std::size_t c = problem_.decided(); c < settled; ++c) {
+        auto& stream = streams_[static_cast<std::size_t>(children.cls[c])];
+        stream.made += 1;
+        stream.alone += stands_for_[c] > 0;
+        stream.expected += static_cast<double>(stands_for_[c]);
+        stream.unclaimed += parent_of[c] == kNone;
+    }
+    if (problem_.decided() < settled) {
+        span_ns_ += static_cast<double>(children.begin[settled - 1] - children.begin[problem_.decided()]);
+    }
+    for (std::size_t k = 0; k < streams_.size(); ++k) {
+        auto& stream = streams_[k];
+        const double hidden = stream.expected - stream.alone;
+        if (std::min(stream.alone, hidden) >= kEnough && hidden > kWorthIt * stream.made) {
+            const double more = std::log(stream.expected / (stream.unclaimed + 1));
+            stream.nats = std::clamp(stream.nats + more, 0.0, kMostNats);
+        }
+        const double calls = stream.expected + kShare * stream.made + kFew;
+        log_rate_[k] = static_cast<float>(std::log(calls / (kNothing + span_ns_)) + stream.nats);
+    }
+}
+
+}  // namespace tapscope::match

@@ -1,0 +1,52 @@
+// Calls that no request made: those of a timer or of a pool that tests its connections, or of a request that the tap did
+// not see.
+//
+// They come as a Poisson stream of each class. Some of them no request could have made, because none was there for as
+// long as they took. As many come while requests are there, and seem to be theirs. So each of the former stands for more:
+// the time around it, by the part of that in which such a call would have found nobody (by the time around it, because
+// such streams begin, end and pause). That much is known before anything is assigned; a rate that was learned from the
+// assignment would feed itself. But where the assignment leaves nobody fewer calls of a class than are expected, all of
+// them become likelier to be nobody's, a little at each estimate, until it does not.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "problem.hpp"
+
+namespace tapscope::match {
+
+class Orphans {
+public:
+    Orphans(const Problem& problem, const Candidates& candidates)
+        : problem_(problem), candidates_(candidates) {}
+
+    // The rows have been replaced. What was learned stays.
+    void bind();
+
+    // Counts of before weigh `keep` (0: forgotten).
+    void estimate(const std::vector<std::int32_t>& parent_of, double keep);
+
+    // Logarithm of the rate per ns at which calls of this class come that are nobody's.
+    float log_rate(std::int32_t cls) const noexcept { return log_rate_[static_cast<std::size_t>(cls)]; }
+
+private:
+    // What is known of a class.
+    struct Stream {
+        double made = 0;       // all calls of the class
+        double alone = 0;      // that no request could have made
+        double expected = 0;   // nobody's, by those that no request could have made
+        double unclaimed = 0;  // nobody's in the assignment
+        double nats = 0;       // by which they are likelier to be than the rate alone says
+    };
+
+    const Problem& problem_;
+    const Candidates& candidates_;
+    std::vector<float> stands_for_;  // by child: how many it stands for; 0 where a request could have made it
+    std::vector<Stream> streams_;    // by class
+    double span_ns_ = 0;
+    std::vector<float> log_rate_;  // by class
+};
+
+}  // namespace tapscope::match
