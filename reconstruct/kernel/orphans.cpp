@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace tapscope::match {
 namespace {
@@ -29,7 +28,7 @@ public:
                             static_cast<std::ptrdiff_t>(kFewest), static_cast<std::ptrdiff_t>(kInstants))),
           left_(static_cast<std::size_t>(problem.processes)) {
         const auto& parents = problem.parents;
-        std::vector<Time> last(left_.size(), std::numeric_limits<Time>::min() / 2);
+        std::vector<Time> last(left_.size(), from);
         std::size_t next = 0;
         for (int i = 0; i < kInstants; ++i) {
             const Time now = from + static_cast<Time>((i + 0.5) * step_);
