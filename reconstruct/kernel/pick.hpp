@@ -23,6 +23,8 @@ public:
 
     // Whether it is nearly always the first or the last in the order of their last uses.
     bool strict() const noexcept { return strict_; }
+    // And so many calls say so that who gives a connection back may be expected to get the same one again.
+    bool well_told() const noexcept { return well_told_; }
 
     // Log ratio to 1 / number of idle connections, for child c, which was on one that was used before.
     float evidence(std::int32_t c) const noexcept;
@@ -46,7 +48,7 @@ private:
     std::vector<Place> place_;             // by child
     std::array<Places, kGroups> taken_{};  // of all calls
     std::array<Places::Ratios, kGroups> ratio_{};
-    bool strict_ = false;
+    bool strict_ = false, well_told_ = false;
 };
 
 }  // namespace tapscope::match

@@ -19,7 +19,7 @@ void Model::bind_waits() {
     for (std::size_t c = 0; c < child_.size(); ++c) {
         auto& child = child_[c];
         child.log_pick += pick_.evidence(static_cast<std::int32_t>(c));
-        if (pick_.strict() && child.before_on_conn != kNone) child.log_again = child.log_pick;
+        if (pick_.well_told() && child.before_on_conn != kNone) child.log_again = child.log_pick;
     }
 }
 
