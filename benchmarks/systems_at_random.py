@@ -33,10 +33,9 @@ WORST = 8
 
 def row(scores: list[Score]) -> tuple[float, ...]:
     """In percent: links that are right, claimed, sure, wrong of those, and the calibration error."""
-    right = np.concatenate(
-        [part for each in scores for part in (each.right, np.zeros(len(each.taken), bool))]
-    )
-    claimed = np.concatenate([part for each in scores for part in (each.probability, each.taken)])
+    taken = np.concatenate([each.taken for each in scores])
+    right = np.concatenate([*(each.right for each in scores), np.zeros(len(taken), bool)])
+    claimed = np.concatenate([*(each.probability for each in scores), taken])
     told = calibration(claimed, right)
     sure = told.sure_edges / len(right)
     wrong = told.sure_wrong / max(told.sure_edges, 1)

@@ -22,8 +22,8 @@ constexpr double kEndPrior[] = {0.85, 0.1, 0.04, 0.01};  // of the kinds of END,
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
 // Steps that say of one class of requests what all that do not fan out say together.
 constexpr double kStepsAtLarge = 5000.0;
-constexpr double kMostAgain =
-    0.98;  // of the steps that stay on a connection, expected of those who give it back
+// Of the steps that stay on a connection, expected of those who give it back.
+constexpr double kMostAgain = 0.98;
 constexpr float kAnothers = -25.0f;  // nats for a connection that is another's
 
 // Share of an event among n, given the share that a coarser estimate expects.

@@ -250,7 +250,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     orphans_.estimate(parent_of, keep);
     find_survival();
     find_beside();
-    gives_back_ = pick_.well_told() && give_back(leave_at_large()) > kMostly;
+    gives_back_ = pick_.strict() && give_back(leave_at_large()) > kMostly;
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
     hold_.finish();

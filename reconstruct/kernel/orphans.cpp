@@ -15,7 +15,7 @@ constexpr int kInstants = 4096, kFewest = 16;
 constexpr double kAroundNs = 2.5e9;
 constexpr float kMost = 10.0f;  // that one call may stand for
 // Where so many were alone, and as many more, which are such a share of the class, are expected among the calls of
-// requests, the assignment is held to it. Of fewer nothing follows: a pool may have opened its connections.
+// requests, the assignment is held to it.
 constexpr double kEnough = 10.0, kWorthIt = 0.01, kMostNats = 20.0;
 
 // For how long from each instant on a request is there that has come by then, of each process.
@@ -97,12 +97,11 @@ void Orphans::estimate(const std::vector<std::int32_t>& parent_of, double keep) 
     for (std::size_t k = 0; k < streams_.size(); ++k) {
         auto& stream = streams_[k];
         const double hidden = stream.expected - stream.alone;
-        const bool enough = std::min(stream.alone, hidden) >= kEnough && hidden > kWorthIt * stream.made;
-        if (enough) {
+        if (std::min(stream.alone, hidden) >= kEnough && hidden > kWorthIt * stream.made) {
             const double more = std::log(stream.expected / (stream.unclaimed + 1));
             stream.nats = std::clamp(stream.nats + more, 0.0, kMostNats);
         }
-        const double calls = (enough ? stream.expected : stream.alone) + kShare * stream.made + kFew;
+        const double calls = stream.expected + kShare * stream.made + kFew;
         log_rate_[k] = static_cast<float>(std::log(calls / (kNothing + span_ns_)) + stream.nats);
     }
 }

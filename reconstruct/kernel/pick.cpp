@@ -11,9 +11,6 @@ namespace {
 
 // Calls, and the share of them that are at one end, that tell a stack or a queue.
 constexpr double kFewest = 100, kStrict = 0.75;
-// Calls from which on it also tells of those that stay on their connection. Fewer of requests that hold theirs, one at a
-// time, look like those of a stack.
-constexpr double kMany = 1000;
 constexpr double kKept = 0.5;    // of what was counted before, at each stretch
 constexpr double kPrior = 50.0;  // calls that say "any of them" before any call is seen
 constexpr float kMost = 4.0f;    // nats that a place may say, either way
@@ -94,20 +91,19 @@ void Pick::bind(const Problem& problem, const std::vector<std::int32_t>& before_
     for (const auto& taken : taken_) all.add(taken);
     for (const double count : all.chosen) calls += count;
     strict_ = calls >= kFewest && std::max(all.chosen.front(), all.chosen.back()) >= kStrict * calls;
-    well_told_ = strict_ && calls >= kMany;
     for (std::size_t g = 0; g < kGroups; ++g) ratio_[g] = taken_[g].ratios(kPrior, kMost);
 }
 
-float Pick::evidence(std::int32_t c) const noexcept {
+float Pick::log_chance(std::int32_t c, float any) const noexcept {
     const auto& place = place_[static_cast<std::size_t>(c)];
-    if (!strict_ || !place.told()) return 0.0f;
+    if (!strict_ || place.from_last == kNone) return any;
     const auto& ratio = ratio_[group(place.idle)];
     const auto size = sizes(place.idle);
     float all = 0;  // so that the chances of all places are 1 in sum
     for (std::size_t b = 0; b < kBuckets; ++b) {
         if (size[b] > 0) all += static_cast<float>(size[b]) * std::exp(ratio[b]);
     }
-    return ratio[bucket(place)] - std::log(all / static_cast<float>(place.idle));
+    return ratio[bucket(place)] - std::log(all);
 }
 
 }  // namespace tapscope::match

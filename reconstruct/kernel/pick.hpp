@@ -23,11 +23,10 @@ public:
 
     // Whether it is nearly always the first or the last in the order of their last uses.
     bool strict() const noexcept { return strict_; }
-    // And so many calls say so that who gives a connection back may be expected to get the same one again.
-    bool well_told() const noexcept { return well_told_; }
 
-    // Log ratio to 1 / number of idle connections, for child c, which was on one that was used before.
-    float evidence(std::int32_t c) const noexcept;
+    // Logarithm of the chance that the pool lends the connection of child c, of those that were idle; `any`, where it
+    // lends any of them, or c's was none of these.
+    float log_chance(std::int32_t c, float any) const noexcept;
 
 private:
     static constexpr int kSteps = 5;  // 0, 1, 2-3, 4-7, 8 and more places from either end
@@ -48,7 +47,7 @@ private:
     std::vector<Place> place_;             // by child
     std::array<Places, kGroups> taken_{};  // of all calls
     std::array<Places::Ratios, kGroups> ratio_{};
-    bool strict_ = false, well_told_ = false;
+    bool strict_ = false;
 };
 
 }  // namespace tapscope::match

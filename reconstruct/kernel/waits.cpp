@@ -18,8 +18,8 @@ void Model::bind_waits() {
     pick_.bind(problem_, before);
     for (std::size_t c = 0; c < child_.size(); ++c) {
         auto& child = child_[c];
-        child.log_pick += pick_.evidence(static_cast<std::int32_t>(c));
-        if (pick_.well_told() && child.before_on_conn != kNone) child.log_again = child.log_pick;
+        child.log_pick = pick_.log_chance(static_cast<std::int32_t>(c), child.log_pick);
+        if (pick_.strict() && child.before_on_conn != kNone) child.log_again = child.log_pick;
     }
 }
 
