@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import random
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -123,13 +124,16 @@ def percent(where: np.ndarray) -> float:
 
 
 def packets_of(path: Path, folder: Path) -> list[Packet]:
-    """The packets of a run directory with one capture file, also gzipped."""
+    """The packets of a run directory with one capture file, also a packed one."""
     (file,) = find_inputs([path]).captures
+    plain = folder / "plain.pcap"
     if file.suffix == ".gz":
-        plain = folder / "plain.pcap"
         plain.write_bytes(gzip.decompress(file.read_bytes()))
-        file = plain
-    return read_pcap(file)
+    elif file.suffix == ".zst":
+        subprocess.run(["zstd", "-dqf", file, "-o", plain], check=True)
+    else:
+        plain = file
+    return read_pcap(plain)
 
 
 def lines(path: Path, options: argparse.Namespace) -> Iterator[str]:

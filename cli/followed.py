@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tapscope.capture.chunks import Chunks
 from tapscope.cli.pipeline import TraceOptions, connection_ends
-from tapscope.reconstruct import pair, topology, unseen
+from tapscope.reconstruct import assumed, pair, topology, unseen
 from tapscope.reconstruct.live.run import Reconstructor
 from tapscope.store.codes import LinkKind, MessageKind
 from tapscope.store.growing import GrowingRun, Step
@@ -39,7 +39,7 @@ def conclude(run: RunFile, live: Reconstructor, chunks: Chunks, options: TraceOp
         doubtful = live.doubtful_roots()
         _make_unknown(step, doubtful)
     calls = run.read_table("calls")
-    missed = _mark_losses(run, growing, calls, chunks.addresses, options)
+    missed = _mark_losses(run, growing, live, calls, chunks.addresses, options)
     nodes = run.read_table("nodes")
     _store_loads(run, calls, nodes, options)
     run.set_meta("edges", [list(edge) for edge in topology.edges(calls)])
@@ -137,7 +137,12 @@ def _make_unknown(step: Step, roots: Ids) -> None:
 
 
 def _mark_losses(
-    run: RunFile, growing: GrowingRun, calls: Table, addresses: list[str], options: TraceOptions
+    run: RunFile,
+    growing: GrowingRun,
+    live: Reconstructor,
+    calls: Table,
+    addresses: list[str],
+    options: TraceOptions,
 ) -> int:
     """What `reconstruct.run.assemble` marks: transactions that calls which the tap lost may belong to.
     Returns how many such calls there are."""
@@ -150,14 +155,14 @@ def _mark_losses(
     stands_for = topology.stands_for(addresses, options.same_nodes)
     found = topology.Topology(run.read_table("nodes"), run.node_names(), calls, stands_for)
     lost = unseen.find(connections, messages, found)
+    lacking, told = assumed.makers(len(lost), *live.lost_calls(lost), rows(calls))
+    lacking |= unseen.may_lack(lost.only(~told), calls, links)
     orphans = np.flatnonzero(unseen.without_parent(lost, calls, links))
-    links["kind"][orphans] = LinkKind.UNKNOWN
-    lacking = np.flatnonzero(unseen.may_lack(lost, calls, links))
     with growing.step() as step:
         _make_unknown(step, orphans)
         step.execute_each(
             "UPDATE trace SET complete = 0 WHERE id = (SELECT trace FROM trace_call WHERE call = ?)",
-            [(number,) for number in lacking.tolist()],
+            [(number,) for number in np.flatnonzero(lacking).tolist()],
         )
     return len(lost)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tapscope.capture import CaptureTables
 from tapscope.reconstruct import pair, topology, traces, unseen
+from tapscope.reconstruct.assumed import Assumed
 from tapscope.reconstruct.match.links import links, unmatched
 from tapscope.reconstruct.match.refusal import NOTHING_REFUSED, Refusal
 from tapscope.store.codes import EvidenceMode, LinkKind
@@ -60,25 +61,39 @@ def trace(
     found = topology.find(calls, tables.connections, tables.addresses, same_nodes)
     if mode is None:
         return assemble(found, unmatched(found.calls), {}, tables)
+    lost = unseen.find(tables.connections, tables.messages, found)
+    gone = unseen.gone_by(found.calls, tables.connections)
+    assumed = Assumed.behind(found.calls, gone, lost)
     made, counters = links(
-        found.calls,
+        assumed.calls,
         tables.evidence,
         mode,
         refusal=refusal,
         threads=threads,
         progress=progress,
-        gone_ns=unseen.gone_by(found.calls, tables.connections),
+        gone_ns=assumed.gone_ns,
     )
-    return assemble(found, made, counters, tables)
+    return assemble(found, made, counters, tables, assumed)
 
 
 def assemble(
-    found: topology.Topology, made: Table, counters: dict[str, int], tables: CaptureTables
+    found: topology.Topology,
+    made: Table,
+    counters: dict[str, int],
+    tables: CaptureTables,
+    assumed: Assumed | None = None,
 ) -> Reconstruction:
-    """Trees of the links `made`, marked where the tap lost something of them, and every table checked."""
-    lost = unseen.find(tables.connections, tables.messages, found)
+    """Trees of the links `made`, marked where the tap lost something of them, and every table checked.
+    `assumed`: what was matched, where that is more than the calls that were `found`."""
+    if assumed is None:
+        lost = unseen.find(tables.connections, tables.messages, found)
+        lacking = unseen.may_lack(lost, found.calls, made)
+    else:
+        lost = assumed.lost
+        lacking, told = assumed.makers(made)
+        made = assumed.without(made)
+        lacking |= unseen.may_lack(lost.only(~told), found.calls, made)
     made["kind"][unseen.without_parent(lost, found.calls, made)] = LinkKind.UNKNOWN
-    lacking = unseen.may_lack(lost, found.calls, made)
     counters = counters | {"match.calls_not_seen": len(lost)}
     trees, tree_calls = traces.traces(found.calls, made, lacking=lacking)
     for name, table in (("calls", found.calls), ("nodes", found.nodes), ("links", made), ("traces", trees)):

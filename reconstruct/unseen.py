@@ -10,7 +10,8 @@ Which request made it is not matched: all that may have, by the times, are told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ parent that waits for an answer may wait for another one, too."""
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_BEHIND_LOSS = MessageFlag.RESYNCHRONISED | MessageFlag.TRUNCATED | MessageFlag.ANSWER_LOST
+BEHIND_LOSS = MessageFlag.RESYNCHRONISED | MessageFlag.TRUNCATED | MessageFlag.ANSWER_LOST
 
 
 @dataclass
@@ -34,18 +35,39 @@ class Unseen:
     """One entry per call that is known to be missing, columns of one length.
 
     conn : row of connections; after_ns, before_ns : it began and ended between these; answer_ns : its
-    response began then (-1: not seen either); client_node, server_node : who made and who served it (-1 not
+    response began then (-1: not seen either); answer_bytes : length of that (-1: nor is it whole);
+    protocol : of the connection; message : row of messages that tells of it, which is that response, or what
+    came behind it (-1: no message does); client_node, server_node : who made and who served it (-1 not
     known)."""
 
     conn: Ints
     after_ns: Ints
     before_ns: Ints
     answer_ns: Ints
+    answer_bytes: Ints
+    protocol: Ints
+    message: Ints
     client_node: Ints
     server_node: Ints
 
     def __len__(self) -> int:
         return len(self.conn)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Unseen]) -> Unseen:
+        """Those of all parts, of which there are some."""
+        return cls(
+            *(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls))
+        )
+
+    @classmethod
+    def none(cls) -> Unseen:
+        """Nothing is missing."""
+        return cls(*(np.zeros(0, dtype=np.int64) for _ in fields(cls)))
+
+    def only(self, which: Flags | Ints) -> Unseen:
+        """Those of them."""
+        return Unseen(*(getattr(self, column.name)[which] for column in fields(self)))
 
     def served_during(self, node: int, begin_ns: Ints, end_ns: Ints) -> Flags:
         """For each stay [begin, end]: may `node` have served one of these calls all the time?"""
@@ -61,8 +83,15 @@ class Unseen:
 
 
 def find(connections: Table, messages: Table, found: Topology) -> Unseen:
-    """The calls that are missing. Only connections count of which the tap lost bytes: a response without a
-    request is also what a capture begins with, and what a server says on its own."""
+    """The calls that are missing, with their nodes."""
+    lost = missing(connections, messages)
+    client, server = _ends(connections, found)
+    return replace(lost, client_node=client[lost.conn], server_node=server[lost.conn])
+
+
+def missing(connections: Table, messages: Table) -> Unseen:
+    """The calls that are missing, nodes not known. Only connections count of which the tap lost bytes: a
+    response without a request is also what a capture begins with, and what a server says on its own."""
     lossy = (connections["missing_to_server"] > 0) | (connections["missing_to_client"] > 0)
     rows = np.flatnonzero(lossy[messages["conn"]])
     rows = rows[np.lexsort((messages["begin_ns"][rows], messages["conn"][rows]))]
@@ -87,23 +116,29 @@ def find(connections: Table, messages: Table, found: Topology) -> Unseen:
     at = begin[inside]
     answer = np.where(orphan[inside], at, -1)
     over = np.where(orphan[inside], np.maximum(end[inside], at), at)
+    length = messages["wire_bytes"][rows[inside]].astype(np.int64)
+    length[~orphan[inside] | (messages["missing_bytes"][rows[inside]] > 0)] = -1
 
     # Lost bytes of which no message knows lie behind the last one.
-    told_of = np.isin(np.flatnonzero(lossy), conn[orphan | ((flags & _BEHIND_LOSS) != 0)])
+    told_of = np.isin(np.flatnonzero(lossy), conn[orphan | ((flags & BEHIND_LOSS) != 0)])
     silent = np.flatnonzero(lossy)[~told_of]
     last = np.full(len(lossy), -1, dtype=np.int64)
     np.maximum.at(last, conn, np.maximum(begin, end))
     tail_after = np.where(last[silent] >= 0, last[silent], connections["first_ns"][silent])
 
-    which = np.concatenate([conn[inside], silent]).astype(np.int64)
-    client, server = _ends(connections, found)
+    def both(told: Ints, silent: Ints | int) -> Ints:
+        return np.concatenate([told, np.broadcast_to(silent, len(tail_after))]).astype(np.int64)
+
     return Unseen(
-        conn=which,
-        after_ns=np.concatenate([after, tail_after]).astype(np.int64),
-        before_ns=np.concatenate([over, connections["last_ns"][silent]]).astype(np.int64),
-        answer_ns=np.concatenate([answer, np.full(len(silent), -1)]).astype(np.int64),
-        client_node=client[which],
-        server_node=server[which],
+        conn=both(conn[inside], silent),
+        after_ns=both(after, tail_after),
+        before_ns=both(over, connections["last_ns"][silent]),
+        answer_ns=both(answer, -1),
+        answer_bytes=both(length, -1),
+        protocol=connections["protocol"][both(conn[inside], silent)].astype(np.int64),
+        message=both(rows[inside], -1),
+        client_node=both(np.full(len(inside), -1), -1),
+        server_node=both(np.full(len(inside), -1), -1),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from simulator import Simulation, simulate
+from thinned import thinned_by
 
 from tapscope.capture import _native, read_files
 from tapscope.capture.chunks import Chunk, Chunks
@@ -153,11 +154,9 @@ def world() -> Simulation:
     return simulate(seed=41, users=60, seconds=20.0, lose=12)
 
 
-def in_order(world: Simulation) -> dict[str, dict]:
+def in_order(told: dict[str, dict]) -> dict[str, dict]:
     """The tables with messages in the order of their begin, as a tap tells them."""
-    tables = {
-        name: dict(world.tables[name]) for name in ("connections", "messages", "evidence", "tcp_events")
-    }
+    tables = {name: dict(told[name]) for name in ("connections", "messages", "evidence", "tcp_events")}
     messages, evidence = tables["messages"], tables["evidence"]
     order = np.argsort(messages["begin_ns"], kind="stable")
     place = np.empty(len(order), dtype=np.int64)
@@ -202,25 +201,38 @@ def chunks_of(tables: dict[str, dict], at_ns: list[int]):
         ended = known & (messages["end_ns"] <= now)
 
 
-def of_world(world: Simulation, at_ns: list[int], mode: EvidenceMode, **options) -> dict:
+def of_world(tables: dict, addresses: list[str], at_ns: list[int], mode: EvidenceMode, **options) -> dict:
     live = Reconstructor(mode, **options)
-    parts = [live.add(chunk, world.addresses) for chunk in chunks_of(in_order(world), at_ns)]
-    parts.append(live.finish(world.addresses))
-    return assembled(live, world.addresses, parts) | {"waited": [len(part.call_ids) for part in parts]}
+    parts = [live.add(chunk, addresses) for chunk in chunks_of(in_order(tables), at_ns)]
+    parts.append(live.finish(addresses))
+    return assembled(live, addresses, parts) | {"waited": [len(part.call_ids) for part in parts]}
 
 
 @pytest.mark.parametrize("mode", [EvidenceMode.ALL, EvidenceMode.TIMING])
 @pytest.mark.parametrize("step_ns", [700_000_000, 3_300_000_000])
-def test_a_busy_system_gives_the_same_whatever_the_pieces(world: Simulation, mode, step_ns: int):
-    at_once = of_world(world, [world.end_ns], mode, **SHORT)
-    in_pieces = of_world(
-        world, [*list(range(world.begin_ns, world.end_ns, step_ns)), world.end_ns], mode, **SHORT
-    )
+@pytest.mark.parametrize("lost", [0.0, 0.03])
+def test_a_busy_system_gives_the_same_whatever_the_pieces(world: Simulation, mode, step_ns, lost):
+    tables = vars(thinned_by(world, lost).tables) if lost else world.tables
+    at_once = of_world(tables, world.addresses, [world.end_ns], mode, **SHORT)
+    times = [*range(world.begin_ns, world.end_ns, step_ns), world.end_ns]
+    in_pieces = of_world(tables, world.addresses, times, mode, **SHORT)
     assert len(at_once["calls"]["conn"]) > 8000
     assert sum(count > 0 for count in in_pieces["waited"]) > 2
     for name in ("calls", "links", "traces", "trace_calls", "nodes"):
         for column, values in at_once[name].items():
             np.testing.assert_array_equal(in_pieces[name][column], values, err_msg=f"{name}.{column}")
+
+
+@pytest.mark.parametrize("mode", [EvidenceMode.ALL, EvidenceMode.TIMING])
+def test_what_was_made_for_a_lost_call_goes_to_nobody_while_the_capture_goes_on(world, mode):
+    thinned = thinned_by(world, 0.03)
+    times = [*range(world.begin_ns, world.end_ns, 1_000_000_000), world.end_ns]
+    live = of_world(vars(thinned.tables), world.addresses, times, mode, **SHORT)["links"]
+    whole = run.trace(thinned.tables, mode).links
+    given = [int((links["kind"][thinned.orphan] == LinkKind.LINKED).sum()) for links in (live, whole)]
+    assert given[0] <= given[1] + 0.04 * thinned.orphan.sum()
+    right = [(links["parent"] == thinned.parent).mean() for links in (live, whole)]
+    assert right[0] > right[1] - 0.01
 
 
 def test_what_waits_does_not_grow_with_the_capture():
@@ -229,7 +241,9 @@ def test_what_waits_does_not_grow_with_the_capture():
         world = simulate(seed=42, users=20, seconds=seconds)
         options = {"first_stretch": 300, "stretch": 200, "ahead": 50, "first_ns": 1_000_000_000}
         live, most = Reconstructor(EvidenceMode.NOIDS, **options), 0
-        for chunk in chunks_of(in_order(world), list(range(world.begin_ns, world.end_ns, 1_000_000_000))):
+        for chunk in chunks_of(
+            in_order(world.tables), list(range(world.begin_ns, world.end_ns, 1_000_000_000))
+        ):
             live.add(chunk, world.addresses)
             most = max(most, live.waiting()["calls"])
         kept.append(most)
@@ -238,7 +252,7 @@ def test_what_waits_does_not_grow_with_the_capture():
 
 def test_a_call_that_is_not_answered_holds_the_others_back_for_two_minutes_at_most():
     world = simulate(seed=43, users=4, seconds=200.0)
-    tables = in_order(world)
+    tables = in_order(world.tables)
     messages = tables["messages"]
     first = int(np.flatnonzero(messages["kind"] == MessageKind.REQUEST)[0])
     messages["request"][messages["request"] == first] = -1

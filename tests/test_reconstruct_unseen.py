@@ -115,7 +115,7 @@ def _links(*parent: int) -> Table:
 
 def _lost(conn: int, after: int, answer: int, before: int) -> unseen.Unseen:
     times = [np.array([at if at < 0 else at * 1_000_000]) for at in (after, before, answer)]
-    return unseen.Unseen(np.array([conn]), *times, np.array([1]), np.array([2]))
+    return unseen.Unseen(np.array([conn]), *times, *(np.array([at]) for at in (-1, 0, -1, 1, 2)))
 
 
 # Three requests to node 1 at once. On connection 10 it calls for the first, 20 ms long, then for the second.
@@ -144,10 +144,14 @@ def test_between_two_calls_of_one_request_the_connection_was_its_own():
 
 def test_a_call_inside_one_that_was_lost_is_no_root():
     links = _links(-1, -1, -1, -1, -1, -1)
-    inside = unseen.Unseen(*(np.array([at]) for at in (1, 28_000_000, 95_000_000, 95_000_000, 0, 1)))
+    inside = unseen.Unseen(
+        *(np.array([at]) for at in (1, 28_000_000, 95_000_000, 95_000_000, -1, 0, -1, 0, 1))
+    )
     alone = unseen.without_parent(inside, CALLS, links)
     assert np.flatnonzero(alone).tolist() == [3, 4, 5]
-    ends_earlier = unseen.Unseen(*(np.array([at]) for at in (1, 28_000_000, 72_000_000, 72_000_000, 0, 1)))
+    ends_earlier = unseen.Unseen(
+        *(np.array([at]) for at in (1, 28_000_000, 72_000_000, 72_000_000, -1, 0, -1, 0, 1))
+    )
     assert np.flatnonzero(unseen.without_parent(ends_earlier, CALLS, links)).tolist() == [3, 5]
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tapscope.capture.chunks import Chunk
 from tapscope.capture.spool_read import amend
 from tapscope.reconstruct import pair, unseen
+from tapscope.reconstruct.live.lost import LostCalls
 from tapscope.reconstruct.unseen import PATIENCE_NS
 from tapscope.store.codes import CallFlag, MessageKind
 from tapscope.store.tables import TABLES, Table, empty
@@ -28,6 +29,7 @@ the secrets of a TLS connection."""
 CLOSED_NS = 10_000_000_000
 """A call that has no answer so long after its connection began to close gets none."""
 NEVER_NS = int(np.iinfo(np.int64).max) // 2
+ENDS = ("client_addr", "server_addr", "server_port")
 
 
 @dataclass
@@ -50,6 +52,10 @@ class Settled:
     """Messages that nothing waits for any more, whether of a call or not."""
     amended: dict[str, Ids]
     """Amendments of messages that were handed on before."""
+    lost: unseen.Unseen
+    """Calls that the tap lost, nodes not known; conn and message are rows of the whole capture."""
+    lost_ends: Table
+    """Of these: client_addr, server_addr and server_port."""
 
 
 class Held:
@@ -63,6 +69,7 @@ class Held:
         self._conns: Ids = np.zeros(0, dtype=np.int64)
         self._shared: Ids = np.zeros(0, dtype=np.int64)
         self._amended: list[dict[str, Ids]] = []
+        self._lost = LostCalls()
         self._frontier_ns = -NEVER_NS
         self._now_ns = -NEVER_NS
 
@@ -113,6 +120,10 @@ class Held:
         calls = {name: values[:count] for name, values in calls.items()}
         conn = calls["conn"]
         leaving = self._leaving(local, calls, now)
+        lost = self._lost.find(
+            self._connections, self._conns, local, self._rows, leaving, self._frontier_ns, finished=finished
+        )
+        of_lost = _places(self._conns, lost.conn)
         settled = Settled(
             calls=calls
             | {
@@ -130,6 +141,8 @@ class Held:
             messages=_rows(self._messages, leaving),
             message_rows=self._rows[leaving],
             amended=_together(self._amended),
+            lost=lost,
+            lost_ends={name: self._connections[name][of_lost] for name in ENDS},
         )
         self._amended = []
         self._messages = _rows(self._messages, ~leaving)
@@ -183,6 +196,7 @@ class Held:
         kept = (closed < 0) | (closed + CLOSED_NS > now) | np.isin(self._conns, self._messages["conn"])
         self._connections = _rows(self._connections, kept)
         self._conns = self._conns[kept]
+        self._lost.forget_connections(self._conns)
 
 
 def _joined(name: str, first: Table, second: Table) -> Table:

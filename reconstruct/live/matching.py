@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from tapscope.reconstruct import _kernel
+from tapscope.reconstruct.assumed import LONGEST_NS, Stays, forget
 from tapscope.reconstruct.live.held import NEVER_NS, Ids
+from tapscope.reconstruct.live.lost import UNSEEN, Answers, Waiting
 from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.match.lent import lent_connections
 from tapscope.reconstruct.match.node import (
     TokenIndex,
     answers_early,
+    begins,
     child_columns,
     parent_columns,
     told_lengths,
 )
-from tapscope.reconstruct.unseen import PATIENCE_NS
+from tapscope.reconstruct.unseen import PATIENCE_NS, Unseen
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import TABLES, Table, empty
 
+LOST = -2
+"""And below: numbers of calls that the tap did not see."""
+
 _COUNTERS = ("pairs_too_large", "parents_given_up")
+
+
+@dataclass
+class _Rows:
+    """Calls for the kernel: rows of `calls`, their numbers (LOST - number of those that were lost), when
+    they were over at the latest, and began as children; and their contents."""
+
+    calls: Table
+    ids: Ids
+    gone_ns: Ids
+    begin: Ids
+    tokens: TokenIndex
+    results: TokenIndex
 
 
 class _Node:
@@ -39,6 +59,28 @@ class _Node:
         self.begin: Ids = np.zeros(0, dtype=np.int64)
         """Those that are not decided."""
         self.longest_ns = 0
+
+    def push(self, rows: _Rows, parents: Ids, children: Ids) -> None:
+        """More of what it serves and makes."""
+        calls = rows.calls
+        parents = parents[np.argsort(calls["arrive_ns"][parents], kind="stable")]
+        children = children[np.argsort(rows.begin[children], kind="stable")]
+        if not len(parents) and not len(children):
+            return
+        own = np.full(len(rows.ids), -1, dtype=np.int64)  # of a node that calls itself
+        own[parents] = self.pushed + np.arange(len(parents))
+        self.stream.push(
+            parent_columns(calls, parents, rows.tokens, self.base, rows.gone_ns),
+            child_columns(calls, calls, children, rows.tokens, rows.results, self.base, self.early)
+            | {"as_parent": own[children]},
+        )
+        stay = (calls["depart_ns"] - calls["arrive_ns"])[parents[rows.ids[parents] >= 0]]
+        self.longest_ns = max(self.longest_ns, int(stay.max(initial=0)))
+        self.pushed += len(parents)
+        self.parents = np.concatenate([self.parents, rows.ids[parents]])
+        self.parent_arrive = np.concatenate([self.parent_arrive, calls["arrive_ns"][parents]])
+        self.children = np.concatenate([self.children, rows.ids[children]])
+        self.begin = np.concatenate([self.begin, rows.begin[children]])
 
     def of(self, numbers: Ids) -> Ids:
         """Calls by their number among the parents."""
@@ -59,6 +101,10 @@ class Matching:
         self._begin_ns: int | None = None
         self._first: list[tuple[Ids, Ids, int]] = []
         self._frontier_ns = -NEVER_NS
+        self.answers = Answers()
+        """What was found of calls that the tap did not see."""
+        self._waiting = Waiting(self.answers)
+        self._stays: dict[int, Stays] = {}
 
     def take(
         self,
@@ -68,10 +114,11 @@ class Matching:
         gone_ns: Ids,
         frontier_ns: int,
         late: int,
+        lost: Unseen,
     ) -> Table:
         """More calls, numbered `ids`, in order of arrival; whatever arrives later does so at `frontier_ns` or
         later (NEVER_NS: no call will come). The first `late` arrive before an earlier frontier: they get no
-        parent. Returns links that are decided now, in no order."""
+        parent. `lost`: calls that the tap did not see. Returns links that are decided now, in no order."""
         self._frontier_ns = frontier_ns
         out = [_links(ids[:late], LinkKind.UNKNOWN)]
         if len(ids) and self._begin_ns is None:
@@ -81,32 +128,38 @@ class Matching:
         tokens, results = TokenIndex.build(evidence, self._mode, whole=False)
         served, made = calls["server_node"].copy(), calls["client_node"].copy()
         served[:late] = made[:late] = -1
-        for number in np.unique(served[late:]).tolist():
-            parents = np.flatnonzero(served == number)
-            if number not in self._nodes:
-                first = int(np.argmax((served == number) | (made == number)))
-                early = answers_early(calls["protocol"][parents])
-                self._nodes[number] = _Node(int(calls["arrive_ns"][first]), early, self._options)
-                self._crew.watch(self._nodes[number].stream)
-        alone = ~np.isin(made, list(self._nodes)) & (made >= 0)
+        numbers = np.unique(served[late:]).tolist()
+        for number in numbers:
+            stays = self._stays.setdefault(number, Stays())
+            stays.add(calls, np.flatnonzero(served == number))
+        alone = ~np.isin(made, [*self._nodes, *numbers]) & (made >= 0)
         out.append(_links(ids[alone], LinkKind.ROOT))
-        for number, node in self._nodes.items():
-            parents, children = np.flatnonzero(served == number), np.flatnonzero(made == number)
-            if len(parents) or len(children):
-                own = np.full(len(ids), -1, dtype=np.int64)  # of a node that calls itself
-                own[parents] = node.pushed + np.arange(len(parents))
-                node.stream.push(
-                    parent_columns(calls, parents, tokens, node.base, gone_ns),
-                    child_columns(calls, calls, children, tokens, results, node.base, node.early)
-                    | {"as_parent": own[children]},
+        rows, as_parent, as_child = self._waiting.take(lost, self._stays, frontier_ns)
+        served = np.concatenate([served, np.where(as_parent, rows["server_node"], -1)])
+        made = np.concatenate([made, np.where(as_child, rows["client_node"], -1)])
+        calls = {name: np.concatenate([values, rows[name]]) for name, values in calls.items()}
+        pushed = _Rows(
+            calls,
+            np.concatenate([ids, LOST - rows["number"]]),
+            np.concatenate([gone_ns, rows["over_ns"]]),
+            begins(calls, calls, np.arange(len(served))),
+            tokens,
+            results,
+        )
+        for number in numbers:
+            if number not in self._nodes:
+                parents, children = served == number, made == number
+                base = min(
+                    int(pushed.calls["arrive_ns"][parents].min()),
+                    int(pushed.begin[children].min(initial=NEVER_NS)),
                 )
-                stay = calls["depart_ns"][parents] - calls["arrive_ns"][parents]
-                node.longest_ns = max(node.longest_ns, int(stay.max(initial=0)))
-                node.pushed += len(parents)
-                node.parents = np.concatenate([node.parents, ids[parents]])
-                node.parent_arrive = np.concatenate([node.parent_arrive, calls["arrive_ns"][parents]])
-                node.children = np.concatenate([node.children, ids[children]])
-                node.begin = np.concatenate([node.begin, calls["arrive_ns"][children]])
+                early = answers_early(calls["protocol"][parents & (pushed.ids >= 0)])
+                self._nodes[number] = _Node(base, early, self._options)
+                self._crew.watch(self._nodes[number].stream)
+        for number, node in self._nodes.items():
+            node.push(pushed, np.flatnonzero(served == number), np.flatnonzero(made == number))
+        for each in self._stays.values():
+            each.forget(frontier_ns - LONGEST_NS)
         nodes = list(self._nodes.values())
         answers = self._crew.run([partial(self._answer, node) for node in nodes])
         out += [self._decided(node, answer) for node, answer in zip(nodes, answers, strict=True)]
@@ -156,10 +209,16 @@ class Matching:
         out["parent"], out["runner_up"] = node.of(answer["parent"]), node.of(answer["runner_up"])
         out["probability"] = answer["probability"]
         out["runner_up_probability"] = answer["runner_up_probability"]
+        alone = (out["parent"] == -1) & (out["runner_up"] == -1)
+        for name in ("parent", "runner_up"):
+            out[name][out[name] <= LOST] = UNSEEN
+        seen = out["child"] >= 0
+        lost = {name: values[~seen] for name, values in out.items()}
+        self.answers.add(lost | {"child": LOST - lost["child"]})
+        forget(out, UNSEEN)
         out["kind"][out["parent"] < 0] = LinkKind.UNKNOWN
-        alone = (out["parent"] < 0) & (out["runner_up"] < 0)
         begin = node.begin[:count]
-        root = alone & (begin > self._begin_ns + node.longest_ns)
+        root = alone & seen & (begin > self._begin_ns + node.longest_ns)
         out["kind"][root] = LinkKind.ROOT
         first = root & (begin <= self._begin_ns + 2 * PATIENCE_NS)
         if first.any():
@@ -170,7 +229,7 @@ class Matching:
         since = (node.begin[0] if len(node.begin) else self._frontier_ns) - 2 * PATIENCE_NS
         gone = int(np.searchsorted(node.parent_arrive, since))
         node.parents, node.parent_arrive = node.parents[gone:], node.parent_arrive[gone:]
-        return out
+        return {name: values[seen] for name, values in out.items()}
 
 
 def _links(ids: Ids, kind: LinkKind) -> Table:

@@ -7,12 +7,14 @@ ports, a server that was taken for a client) holds from then on, and is counted 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.reconstruct import topology
 from tapscope.reconstruct.live.held import Ids, Settled
+from tapscope.reconstruct.unseen import Unseen
 from tapscope.store.codes import Protocol
 from tapscope.store.tables import Table
 
@@ -57,6 +59,20 @@ class Nodes:
             calls["client_node"] = self._clients(calls, client_addr)
         self._note(calls)
         return calls
+
+    def fill_lost(self, settled: Settled, addresses: list[str]) -> Unseen:
+        """The lost calls of which both nodes are known by now, with these."""
+        lost, ends = settled.lost, settled.lost_ends
+        stands_for = topology.stands_for(addresses, self._same)
+        client, server = [], []
+        places = (stands_for[ends[name]].tolist() for name in ("client_addr", "server_addr"))
+        for conn, at, to, port in zip(lost.conn.tolist(), *places, ends["server_port"].tolist(), strict=True):
+            found = self._number.get((to, port if to in self._split else 0), -1)
+            server.append(found if found in self._served else -1)
+            clients = self._number.get((at, CLIENTS if at in self._split else 0), -1)
+            client.append(self._maker.get(conn, clients))
+        lost = replace(lost, client_node=_numbers(client), server_node=_numbers(server))
+        return lost.only((lost.client_node >= 0) & (lost.server_node >= 0))
 
     def _learn(self, calls: Table, settled: Settled, addresses: list[str]) -> Table:
         """The first calls: as a capture of its own."""
@@ -205,3 +221,7 @@ class Nodes:
             for node, (addr, port) in enumerate(places)
         ]
         return nodes, names
+
+
+def _numbers(nodes: list[int]) -> Ids:
+    return np.array(nodes, dtype=np.int64)

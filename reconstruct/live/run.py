@@ -18,6 +18,7 @@ from tapscope.reconstruct.live.held import NEVER_NS, Held, Ids, Settled
 from tapscope.reconstruct.live.matching import Matching
 from tapscope.reconstruct.live.nodes import Nodes
 from tapscope.reconstruct.live.trees import Done, Trees
+from tapscope.reconstruct.unseen import Unseen
 from tapscope.store.codes import EvidenceMode
 from tapscope.store.tables import TABLES, Table, empty
 
@@ -106,6 +107,10 @@ class Reconstructor:
         """Calls that were handed on as roots, and are of unknown parent (see Matching)."""
         return self._matching.doubtful_roots()
 
+    def lost_calls(self, lost: Unseen) -> tuple[Ids, Table]:
+        """Which of these were matched, and their links; rows of calls that were lost, too, are UNSEEN."""
+        return self._matching.answers.of(lost)
+
     def _settle(self, addresses: list[str], *, finished: bool) -> Progressed:
         settled = self._held.settle(finished=finished)
         messages, rows, amended = settled.messages, settled.message_rows, settled.amended
@@ -135,6 +140,7 @@ class Reconstructor:
             settled.gone_ns,
             NEVER_NS if finished else settled.frontier_ns,
             settled.late,
+            self.nodes.fill_lost(settled, addresses),
         )
         self._trees.add(calls, ids, settled.gone_ns, links)
         done = self._trees.take(self._matching, finished=finished)
@@ -164,4 +170,6 @@ def _together(parts: list[Settled]) -> Settled:
         messages=whole("messages"),
         message_rows=column("message_rows"),
         amended=whole("amended"),
+        lost=Unseen.joined([part.lost for part in parts]),
+        lost_ends=whole("lost_ends"),
     )

@@ -51,6 +51,7 @@ class Unlinked:
     `made`: the times of the same calls by their callers' clocks (see match_node), where nodes have clocks of
     their own; then the start and end of a node's capture are those of its own clock.
     `gone_ns`: when calls without an answer were over at the latest (-1 not known, unseen.gone_by).
+    Rows whose request is none (-1) stand for calls that were lost (assumed.py): theirs are never refused.
     `lent`: the connection that was lent for each call, where that is not for the `evidence` to say (lent.py).
     """
 
@@ -129,9 +130,10 @@ def _linked(
     counters = dict.fromkeys(_COUNTERS, 0)
     if len(out["child"]) == 0:
         return out, counters
-    begin_ns = int(calls["arrive_ns"].min())
+    seen = calls["request"] >= 0
+    begin_ns = int(calls["arrive_ns"][seen].min())
     for node, answer in answers:
-        parents = node.parents
+        parents = node.parents[seen[node.parents]]
         if made is not None:
             sent = made["arrive_ns"][node.children]
             begin_ns = min(int(calls["arrive_ns"][parents].min()), int(sent.min()))
@@ -149,7 +151,8 @@ def _linked(
         out["kind"][at[alone & (sent_ns > begin_ns + longest)]] = LinkKind.ROOT
     broken = np.zeros(len(out["child"]), dtype=np.bool_)
     broken[circling(out["parent"], out["probability"])] = True
-    refused = refusal.unsure(out, leave=broken)
+    assumed = ~seen | ((out["parent"] >= 0) & ~seen[out["parent"]])
+    refused = refusal.unsure(out, leave=broken | assumed)
     counters["match.circles"] = int(broken.sum())
     counters["match.refused"] = int(refused.sum())
     unlink(out, broken | refused)

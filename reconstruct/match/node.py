@@ -99,8 +99,10 @@ def match_node(
     """
     made = calls if made is None else made
     parents = parents[np.argsort(calls["arrive_ns"][parents], kind="stable")]
-    children = children[np.argsort(made["arrive_ns"][children], kind="stable")]
-    arrive, begin = calls["arrive_ns"][parents], made["arrive_ns"][children]
+    begin = begins(calls, made, children)
+    order = np.argsort(begin, kind="stable")
+    children, begin = children[order], begin[order]
+    arrive = calls["arrive_ns"][parents]
     base = min(int(arrive.min(initial=2**62)), int(begin.min(initial=2**62)))
     # Where the parent may answer first, a child need only begin while the parent is there.
     early = answers_early(calls["protocol"][parents])
@@ -170,6 +172,7 @@ def parent_columns(
     gone_ns: NDArray[np.int64] | None,
 ) -> Table:
     """These rows of `calls` as parents for the kernel, times from `base` on."""
+    assumed = calls["request"][rows] < 0
     answered = calls["depart_ns"][rows] >= 0
     gone = np.full(len(rows), -1, dtype=np.int64) if gone_ns is None else gone_ns[rows]
     gone = np.where(gone < 0, -1, gone - base)
@@ -177,12 +180,18 @@ def parent_columns(
         "cls": _combined(calls["class_id"][rows], calls["protocol"][rows]),
         "conn": calls["conn"][rows].astype(np.int64),
         "arrive": calls["arrive_ns"][rows] - base,
-        "request_end": calls["request_end_ns"][rows] - base,
+        "request_end": np.where(assumed, calls["arrive_ns"][rows], calls["request_end_ns"][rows]) - base,
         "response_begin": np.where(answered, calls["response_begin_ns"][rows] - base, -1),
         "depart": np.where(answered, calls["depart_ns"][rows] - base, gone),
         **tokens.of(calls["request"][rows]),
         "answer_bytes": calls["response_bytes"][rows].astype(np.float32),
     }
+
+
+def begins(calls: Table, made: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """When these calls began as children, by the clock of `made`: an assumed one as late as it may have."""
+    assumed = calls["request"][rows] < 0
+    return np.where(assumed, made["request_end_ns"][rows], made["arrive_ns"][rows])
 
 
 def child_columns(
@@ -196,12 +205,13 @@ def child_columns(
 ) -> Table:
     """These rows of `calls` as children for the kernel; `made` and `early`: see match_node."""
     answered = made["depart_ns"][rows] >= 0
+    begin = begins(calls, made, rows)
     asked = made["request_end_ns"][rows]
-    answer_due = made["arrive_ns" if early else "response_begin_ns"][rows]
+    answer_due = begin if early else made["response_begin_ns"][rows]
     return {
         "cls": _combined(calls["class_id"][rows], calls["protocol"][rows], calls["server_node"][rows]),
         "conn": calls["conn"][rows].astype(np.int64),
-        "begin": made["arrive_ns"][rows] - base,
+        "begin": begin - base,
         "response_begin": np.where(answered, answer_due, asked) - base,
         "end": np.where(answered, made["depart_ns"][rows], asked) - base,
         "setup": ((calls["flags"][rows] & np.uint32(CallFlag.SETUP)) != 0).astype(np.uint8),
