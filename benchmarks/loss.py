@@ -5,7 +5,7 @@ touched marked?
 
 RUN is a run directory of the testbed with its truth. Packets are left out of its capture at random, each with
 the given probability. A transaction is touched when a call of it is not there any more, or lacks bytes or its
-answer. Prints Markdown.
+answer; the sure links (probability of 99 % at least) are those of all transactions. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ from tapscope.validate.event_calls import Names
 
 HEAD = (
     "| run | evidence | packets lost % | calls lost | transactions touched % | edges of the others right % | "
-    "exact paths of the others % | touched and called complete % | others not called complete % |\n"
-    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    "exact paths of the others % | sure links wrong % | touched and called complete % | "
+    "others not called complete % |\n"
+    "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 )
+
+SURE = 0.99
 
 
 @dataclass
@@ -113,6 +116,7 @@ class Known:
             percent(touched[ids]),
             percent(right[of_others]),
             percent(~wrong[others]),
+            percent(~right[judged & (links["parent"] >= 0) & (links["probability"] >= SURE)]),
             percent(complete[ids[touched[ids]]]),
             percent(~complete[others]),
         ]

@@ -5,7 +5,8 @@ the messages around it tell of it. That is a response without a request; or a me
 flags as the first one behind lost bytes; or lost bytes behind the last message of a connection.
 
 Whoever made such a call has one call less than it made, and what was done for the call has nobody above it.
-Which request made it is not matched: all that may have, by the times, are told.
+Which request made it is matched (assumed.py); where that does not tell, all are told that may have, by the
+times.
 """
 
 from __future__ import annotations

@@ -22,10 +22,11 @@ def test_transactions_that_lost_nothing_keep_their_accuracy(mode: str) -> None:
     ]
     whole, *thinned = ([float(cell.replace("-", "nan")) for cell in cells[2:]] for cells in printed)
     assert len(thinned) == 2
-    for share, lost, touched, edges, paths, called, not_called in thinned:
+    for share, lost, touched, edges, paths, sure_wrong, called, not_called in thinned:
         assert lost > 50 * share
         assert touched > 10
         assert edges > whole[3] - 0.4
         assert paths > whole[4] - 1.0
+        assert sure_wrong < 0.3
         assert called < 2.0
         assert not_called < 70

@@ -19,6 +19,7 @@ from tapscope.reconstruct.live.held import NEVER_NS
 from tapscope.reconstruct.live.matching import Matching
 from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.match.links import Unlinked, links, links_of
+from tapscope.reconstruct.unseen import Unseen
 from tapscope.store.codes import EvidenceMode
 
 
@@ -108,7 +109,9 @@ def test_followed_nodes_are_matched_beside_each_other_with_the_same_links(world)
     gone = np.full(len(calls["conn"]), -1, dtype=np.int64)
     ids = np.arange(len(gone))
     alone, beside = (
-        Matching(EvidenceMode.ALL, threads=threads).take(calls, ids, evidence, gone, NEVER_NS, 0)
+        Matching(EvidenceMode.ALL, threads=threads).take(
+            calls, ids, evidence, gone, NEVER_NS, 0, Unseen.none()
+        )
         for threads in (1, 4)
     )
     order = [np.argsort(found["child"], kind="stable") for found in (alone, beside)]

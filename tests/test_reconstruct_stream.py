@@ -112,6 +112,31 @@ def test_a_parent_that_is_open_across_borders_keeps_its_children():
     assert list(stream.take()["parent"]) == [c[2] for c in children]
 
 
+def test_who_is_not_answered_makes_no_calls_for_much_longer_than_those_who_are():
+    """An answer that was lost, and short requests: nobody is there for what comes between them, but the one
+    whose end was not seen. It would be given all of that."""
+    second = 1_000_000_000
+    short = [(i * second + 300_000_000, i * second + 310_000_000) for i in range(190)]
+    children = [
+        (i * second + at, i * second + at + 4_000_000)
+        for i in range(190)
+        for at in (302_000_000, 700_000_000)
+    ]
+    for ends, most in ((-1, 3), (200 * second, 190)):
+        parents = [(0, ends), *short]
+        stream = _kernel.NodeStream(first_stretch=60, stretch=60, ahead=10)
+        stream.push(
+            _rows([a for a, _ in parents], [b for _, b in parents]),
+            _rows([c[0] for c in children], [c[1] for c in children]),
+        )
+        stream.finish()
+        parent = stream.take()["parent"]
+        assert parent[::2].tolist() == list(range(1, 191))
+        assert set(parent[1::2].tolist()) <= {0, -1}
+        assert (parent == 0).sum() <= most
+        assert ends < 0 or (parent == 0).sum() == most
+
+
 def test_an_unanswered_parent_is_given_up_in_the_end():
     """It may make children for a while; a node whose requests are never answered must not fill the memory."""
     second = 1_000_000_000

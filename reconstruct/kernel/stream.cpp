@@ -7,6 +7,13 @@
 #include <utility>
 
 namespace tapscope::match {
+namespace {
+
+// Who is not answered stays so many times as long as the longest of those who are, at most; or so long.
+constexpr Time kLonger = 4, kLeastPatience = 2'000'000'000;
+
+}  // namespace
+
 NodeStream::NodeStream(const Options& options, const StretchOptions& stretch, const std::atomic<bool>& stop)
     : options_(options), stretch_(stretch), stop_(stop) {}
 
@@ -203,6 +210,25 @@ Time NodeStream::tick(const std::vector<std::uint8_t>& answered, std::size_t chi
     return out;
 }
 
+// When each of the first parents has left at the latest. Who is not answered is gone after a while, too: its answer may
+// have been lost, and whoever seems to be there for good is given the calls of all.
+std::vector<Time> NodeStream::departures(const std::vector<std::uint8_t>& answered) {
+    for (std::size_t p = 0; p < answered.size(); ++p) {
+        if (answered[p]) longest_ = std::max(longest_, depart_[p] - arrive_[p]);
+    }
+    Time patience = stretch_.patience_ns;
+    if (longest_ > 0) patience = std::min(patience, std::max(kLonger * longest_, kLeastPatience));
+    std::vector<Time> out(depart_.begin(), depart_.begin() + static_cast<std::ptrdiff_t>(answered.size()));
+    for (std::size_t p = 0; p < out.size(); ++p) {
+        if (out[p] >= kForever) out[p] = arrive_[p] + patience;
+    }
+    for (std::size_t c = 0; c < decided_parent_.size(); ++c) {
+        auto& until = out[static_cast<std::size_t>(decided_parent_[c])];
+        until = std::max(until, child_response_begin_[c]);
+    }
+    return out;
+}
+
 void NodeStream::match(const Border& border) {
     const auto decided = decided_parent_.size();
     // A parent that arrives after the last child has nothing to do with the stretch.
@@ -230,12 +256,7 @@ void NodeStream::match(const Border& border) {
     std::vector<std::uint8_t> answered(parents);
     for (std::size_t p = 0; p < parents; ++p) answered[p] = answered_[p] && depart_[p] < border.horizon;
     if (fresh) gaps_ = GapScale(tick(answered, border.end));
-    // Who waited for an answer for too long before the stretch begins makes none of its children.
-    std::vector<Time> departs(depart_.begin(), depart_.begin() + static_cast<std::ptrdiff_t>(parents));
-    for (std::size_t p = 0; p < parents && decided < border.end; ++p) {
-        if (departs[p] >= kForever && arrive_[p] < begin_[decided] - stretch_.patience_ns)
-            departs[p] = arrive_[p] + stretch_.patience_ns;
-    }
+    const auto departs = departures(answered);
     const auto conns = connections(border);
     auto first = [&](const auto& column, std::size_t n) { return std::span(column).first(n); };
     Problem problem;

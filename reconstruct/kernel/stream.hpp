@@ -112,6 +112,7 @@ private:
     void count_candidates(bool finished);
     std::size_t quietest(std::size_t low, std::size_t high) const;
     Time gone_by(Time at) const noexcept;
+    std::vector<Time> departures(const std::vector<std::uint8_t>& answered);
     FirstRows first_rows(std::size_t children) const;
     void match(const Border& border);
     void forget_idle();
@@ -154,6 +155,7 @@ private:
     };
     std::vector<LastUse> old_connections_;  // used in the stretch before
     std::int64_t parents_pushed_ = 0;
+    Time longest_ = 0;  // stay of those that were answered
     // Of the first stretch: children whose candidates are counted, parents that arrived until then, who may still be
     // there, and the candidates.
     std::size_t counted_ = 0, arrived_ = 0, candidates_ = 0;
