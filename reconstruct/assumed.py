@@ -125,7 +125,8 @@ class Assumed:
     def behind(cls, calls: Table, gone_ns: Ints, lost: Unseen) -> Assumed:
         """Rows for the `lost` ones behind `calls` (in order of arrival), of which each was over at `gone_ns`
         at the latest (unseen.gone_by)."""
-        which = np.flatnonzero((lost.client_node >= 0) & (lost.server_node >= 0))
+        known = (lost.client_node >= 0) & np.isin(lost.server_node, calls["server_node"])
+        which = np.flatnonzero(known)
         mine = lost.only(which)
         stays: dict[int, Stays] = {}
         for node in np.unique(mine.server_node).tolist():

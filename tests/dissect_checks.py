@@ -24,6 +24,29 @@ def read(path: Path) -> capture.CaptureTables:
     return capture.read_files([path], salt=SALT)
 
 
+def talk_without(
+    tmp_path: Path, port: int, lost: set[int], *turns: tuple[int, bytes]
+) -> capture.CaptureTables:
+    """A connection that says `turns`, of which the tap does not see those numbered `lost`."""
+    dialogue = Dialogue(server_port=port).open()
+    for number, (side, data) in enumerate(turns):
+        dialogue.emit(side, 24, data)
+        dialogue.seq[side] += len(data)
+        if number in lost:
+            dialogue.packets.pop()
+    dialogue.close()
+    tables = read(write_pcap(tmp_path / "lost.pcap", dialogue.packets))
+    assert unaccounted(tables) == []
+    return tables
+
+
+def replies(tables: capture.CaptureTables) -> list[tuple[int, bool]]:
+    """Length of each response, and whether its request is known."""
+    where = tables.messages["kind"] == RESPONSE
+    paired = tables.messages["request"][where] >= 0
+    return list(zip(tables.messages["wire_bytes"][where].tolist(), paired.tolist(), strict=True))
+
+
 def talk(
     scratch: Path,
     *parts: tuple[int, bytes],

@@ -20,6 +20,8 @@ from dissect_checks import (
     check_loss,
     check_segmentation,
     read,
+    replies,
+    talk_without,
 )
 
 from tapscope.store.codes import Protocol
@@ -78,6 +80,30 @@ def test_joined_late_no_answer_goes_to_another_s_request(name: str, tmp_path: Pa
 )
 def test_a_lost_packet_leaves_a_gap_but_no_wrong_pair(name: str, share: float, tmp_path: Path) -> None:
     check_loss(PCAPS / name, tmp_path, share)
+
+
+def test_when_a_lost_command_was_answered_is_seen(tmp_path: Path) -> None:
+    turns = [
+        (CLIENT, b"get a\r\n"),
+        (SERVER, b"VALUE a 0 1\r\n1\r\nEND\r\n"),
+        (CLIENT, b"set a 0 0 1\r\n2\r\nget a\r\n"),
+    ]
+    turns += [
+        (SERVER, b"STORED\r\nVALUE a 0 1\r\n"),
+        (SERVER, b"2\r\nEND\r\n"),
+        (CLIENT, b"get b\r\n"),
+        (SERVER, b"END\r\n"),
+    ]
+    assert replies(talk_without(tmp_path, 11211, {2}, *turns)) == [
+        (21, True),
+        (8, False),
+        (21, False),
+        (5, True),
+    ]
+    # Where the client does not wait for the end of the second, whose the others are is not told.
+    turns[4:4] = [(CLIENT, b"get c\r\n")]
+    assert replies(talk_without(tmp_path, 11211, {2}, *turns))[:2] == [(21, True), (8, False)]
+    assert not any(paired for _, paired in replies(talk_without(tmp_path, 11211, {2}, *turns))[1:-1])
 
 
 def test_classes_statuses_and_keys(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from dissect_checks import (
     check_loss,
     check_segmentation,
     read,
+    replies,
+    talk_without,
 )
 
 from tapscope.store.codes import Protocol
@@ -97,16 +99,7 @@ def test_a_lost_packet_leaves_a_gap_but_no_wrong_pair(name: str, share: float, t
 
 def calls_without(tmp_path: Path, lost: set[int], *turns: tuple[int, bytes]) -> list[tuple[str, int | None]]:
     """The calls of a connection that says `turns`, those numbered `lost` unseen by the tap."""
-    dialogue = Dialogue(server_port=6379).open()
-    for number, (side, data) in enumerate(turns):
-        dialogue.emit(side, 24, data)
-        dialogue.seq[side] += len(data)
-        if number in lost:
-            dialogue.packets.pop()
-    dialogue.close()
-    tables = read(write_pcap(tmp_path / "lost.pcap", dialogue.packets))
-    assert unaccounted(tables) == []
-    return calls(tables)
+    return calls(talk_without(tmp_path, 6379, lost, *turns))
 
 
 def test_two_lost_replies_in_a_row_do_not_shift_those_behind_them(tmp_path: Path) -> None:
@@ -149,6 +142,24 @@ def test_replies_to_commands_that_were_lost_are_nobody_s(tmp_path: Path) -> None
     ]
     found = [("GET", 0), ("LLEN", None), ("PING", 0)]
     assert calls_without(tmp_path, {2, 4}, *turns) == found
+
+
+def test_when_a_lost_command_was_answered_is_seen(tmp_path: Path) -> None:
+    """Nothing else was open: three replies are those of a pipeline of three, two of them in two packets."""
+    turns = [(CLIENT, command("GET", "a")), (SERVER, b"$1\r\n1\r\n")]
+    turns += [(CLIENT, command("SET", "a", "2") + command("GET", "a") + command("INCR", "a"))]
+    turns += [(SERVER, b"+OK\r\n$1\r\n"), (SERVER, b"2\r\n:3\r\n")]
+    turns += [(CLIENT, command("PING")), (SERVER, b"+PONG\r\n")]
+    assert replies(talk_without(tmp_path, 6379, {2}, *turns)) == [
+        (7, True),
+        (5, False),
+        (7, False),
+        (4, False),
+        (7, True),
+    ]
+    # Where the client does not wait for the end of the second, whose the others are is not told.
+    turns[4:4] = [(CLIENT, command("LLEN", "b"))]
+    assert replies(talk_without(tmp_path, 6379, {2}, *turns))[:3] == [(7, True), (5, False), (4, False)]
 
 
 def test_replies_that_were_switched_off_unseen_are_not_waited_for(tmp_path: Path) -> None:

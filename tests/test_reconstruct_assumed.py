@@ -82,6 +82,7 @@ def test_a_lost_call_began_early_as_a_parent_and_late_as_a_child():
         (0, 4_500, 9 * SECOND, 8 * SECOND, 900, 0, 1),
         (1, 3_000, SECOND, -1, -1, 1, 2),
         (7, 0, 1, 1, 1, -1, 2),  # nobody knows who made that
+        (8, 0, 1, 1, 1, 2, 7),  # its node is not known to serve anybody
     )
     assumed = Assumed.behind(CALLS, np.array([-1, -1, -1]), lost)
     assert assumed.which.tolist() == [0, 1]

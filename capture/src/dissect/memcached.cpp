@@ -1,6 +1,7 @@
 #include "dissect/memcached.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "dissect/memcached_wire.hpp"
 
@@ -79,13 +80,22 @@ Parsed MemcachedDissector::parse(Direction direction, Bytes bytes, Recorder& rec
 
 void MemcachedDissector::begin(MessageKind kind, std::uint32_t tag, Recorder& recorder) {
     request_ = recorder.begin(Direction::to_server, kind, 0, tag);
-    if (in_step_ || kind != MessageKind::request || !heard_since_ || recorder.open_requests() != 1) return;
-    if (!recorder.front_asked_behind_loss()) return;  // its answer may be among what was lost
-    in_step_ = true;
-    lost_server_ = false;
-    if (answer_ != kNoMessage) recorder.end(answer_, 0);  // what was lost took its end
+    if (in_step_ || kind != MessageKind::request) return;
+    const bool readable = std::exchange(unasked_, false);
+    // Who has not waited for the whole of an answer may not have waited for others, either.
+    const bool waited = !readable || answer_ == kNoMessage;
+    // Not where its answer may be among what was lost.
+    if (heard_since_ && waited && recorder.open_requests() == 1 && recorder.front_asked_behind_loss()) {
+        in_step_ = true;
+        lost_server_ = false;
+        recorder.answers_in_step();
+    } else if (!readable) {
+        return;
+    }
+    if (answer_ == kNoMessage) return;
+    if (readable) recorder.add_flags(answer_, message_flag::truncated);
+    recorder.end(answer_, 0);  // what was lost took its end, or what comes is not told apart from it
     answer_ = kNoMessage;
-    recorder.answers_in_step();
 }
 
 void MemcachedDissector::end_answer(std::uint64_t next, Recorder& recorder) {
@@ -99,8 +109,8 @@ void MemcachedDissector::end_answer(std::uint64_t next, Recorder& recorder) {
 bool MemcachedDissector::out_of_step(Recorder& recorder) {
     if (in_step_) return false;
     heard_since_ = recorder.lost_requests_received(0);
-    // Of a connection of which nothing but answers is seen they are nobody's, and can be read.
-    if (request_ == kNoMessage && !lost_server_) return false;
+    // They are nobody's, and can be read: those of a connection of which nothing else is seen, or to lost commands.
+    if (!lost_server_ && (request_ == kNoMessage || unasked_)) return false;
     recorder.remainder(Direction::to_client, "memcached.answers_not_told_apart");
     while (recorder.front_received(0)) recorder.give_up_request();
     return true;
@@ -118,10 +128,15 @@ void MemcachedDissector::on_gap(Direction direction, std::uint64_t, Recorder& re
     }
     if (direction == Direction::to_client) {
         heard_since_ = lost_server_ = true;
+        unasked_ = false;
         // Unreadable bytes (no gap): whatever had been asked by then is answered by them, or will not be.
         while (recorder.front_received(0)) recorder.give_up_request();
     } else {
-        if (!lost_client_) heard_since_ = false;
+        if (!lost_client_) {
+            unasked_ =
+                in_step_ && request_ != kNoMessage && answer_ == kNoMessage && recorder.open_requests() == 0;
+            heard_since_ = false;
+        }
         lost_client_ = true;
     }
     in_step_ = false;

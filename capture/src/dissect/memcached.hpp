@@ -52,6 +52,7 @@ private:
     bool lost_server_ = false;  // the borders of answers are unknown
     bool in_step_ = true;       // text answers can be paired
     bool heard_since_ = false;  // not in step: the server said something since the loss
+    bool unasked_ = false;      // not in step: no command is open, so that text answers are to lost ones
 };
 
 static_assert(sizeof(MemcachedDissector) <= 64);

@@ -85,6 +85,7 @@ void RedisDissector::on_gap(Direction direction, std::uint64_t, Recorder& record
     if (stream_) return recorder.borders_kept();
     if (direction == Direction::to_client) {
         heard_since_ = lost_server_ = true;
+        unasked_ = false;
         // Unreadable bytes (no gap): whatever had been asked by then is answered by them, or will not be.
         while (recorder.front_received(0)) recorder.give_up_request();
         return lose(recorder);
@@ -95,6 +96,7 @@ void RedisDissector::on_gap(Direction direction, std::uint64_t, Recorder& record
         request_ = kNoMessage;
     }
     if (!lost_client_) {
+        unasked_ = in_step_ && asked_ && reply_ == kNoMessage && recorder.open_requests() == 0;
         heard_since_ = false;
         lose(recorder);
     }

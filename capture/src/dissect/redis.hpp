@@ -5,7 +5,8 @@
 //
 // Replies come in the order of the commands, which may be sent ahead (pipelining). Nothing in a reply tells which command
 // it answers: after a loss the two are in step again when the client, having had answers, sends a command while none is
-// open; until then replies are not paired (a client that never lets its pipeline run empty is not recovered sooner).
+// open; until then replies are not paired (a client that never lets its pipeline run empty is not recovered sooner). Where
+// no command was open, the replies that come before the next one are those of lost ones.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,7 @@ private:
     bool fresh_ = true;
     bool in_step_ = true;       // replies can be paired
     bool heard_since_ = false;  // not in step: the server said something since the loss
+    bool unasked_ = false;      // not in step: no command is open, so that replies are to lost ones
 };
 
 static_assert(sizeof(RedisDissector) <= 64);

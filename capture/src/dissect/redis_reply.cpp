@@ -8,8 +8,8 @@ namespace tapscope {
 using namespace redis;
 
 Parsed RedisDissector::reply(Bytes bytes, Recorder& recorder) {
-    if (!in_step_ && !asked_ && !lost_server_) {
-        // Of a connection of which nothing but replies is seen they are nobody's, and can be read.
+    if (!in_step_ && !lost_server_ && (!asked_ || unasked_)) {
+        // They are nobody's, and can be read: those of a connection of which nothing else is seen, or to lost commands.
         heard_since_ = recorder.lost_requests_received(0);
     } else if (!in_step_) {
         const std::string_view text = as_text(bytes);

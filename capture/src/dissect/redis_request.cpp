@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "dissect/key_space.hpp"
 #include "dissect/redis.hpp"
@@ -110,13 +111,22 @@ void RedisDissector::begin_command(std::string_view name, std::uint64_t at, Reco
     if ((traits & subscribes) != 0) subscribed_ = true;
     index_ = 1;
     asked_ = true;
-    if (in_step_ || silent || !heard_since_ || recorder.open_requests() != 1) return;
-    if (!recorder.front_asked_behind_loss()) return;  // its answer may be among what was lost
-    in_step_ = true;
-    lost_server_ = false;
-    if (reply_ != kNoMessage) recorder.end(reply_, 0);  // what was lost took its end
+    if (in_step_ || silent) return;
+    const bool readable = std::exchange(unasked_, false);
+    // Who has not waited for the whole of an answer may not have waited for others, either.
+    const bool waited = !readable || reply_ == kNoMessage;
+    // Not where its answer may be among what was lost.
+    if (heard_since_ && waited && recorder.open_requests() == 1 && recorder.front_asked_behind_loss()) {
+        in_step_ = true;
+        lost_server_ = false;
+        recorder.answers_in_step();
+    } else if (!readable) {
+        return;
+    }
+    if (reply_ == kNoMessage) return;
+    if (readable) recorder.add_flags(reply_, message_flag::truncated);
+    recorder.end(reply_, 0);  // what was lost took its end, or what comes is not told apart from it
     reply_ = kNoMessage;
-    recorder.answers_in_step();
 }
 
 // The class: command, subcommand, and what stands in front of the first ':' of the key.
