@@ -182,6 +182,8 @@ class Held:
         alone = (messages["kind"] != MessageKind.REQUEST) & (messages["request"] < 0)
         end = messages["end_ns"]
         done = np.where(end >= 0, end + SETTLE_NS, messages["begin_ns"] + PATIENCE_NS + SETTLE_NS) <= now
+        # A response without a request tells of a lost call: it leaves behind the calls before it.
+        done &= (messages["kind"] != MessageKind.RESPONSE) | (messages["begin_ns"] < self._frontier_ns)
         return np.asarray(out | (alone & done), dtype=np.bool_)
 
     def _take_evidence(self, leaving: Flags) -> Table:

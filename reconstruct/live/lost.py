@@ -21,10 +21,16 @@ from tapscope.store.tables import TABLES, Table, empty
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+NEVER_NS = -int(np.iinfo(np.int64).max)
 KEPT_BYTES = 1 << 24
 """What was found of lost calls is kept in memory up to here, then in a file."""
 
-_STATE = ("begin_ns", "end_ns", "cut", "orphan", "told")
+_STATE = ("begin_ns", "end_ns", "asked_ns", "cut", "orphan_ns", "told")
+
+
+def began(lost: Unseen) -> Ids:
+    """When each of these may have begun, so far as it is asked."""
+    return np.where(lost.answer_ns < 0, lost.after_ns, lost.answer_ns - LONGEST_NS)
 
 
 class LostCalls:
@@ -33,8 +39,9 @@ class LostCalls:
     def __init__(self) -> None:
         self._conns: Ids = np.zeros(0, dtype=np.int64)
         self._state = {name: np.zeros(0, dtype=np.int64) for name in _STATE}
-        """By connection, of the messages that have left: begin and end of the last one, whether the last
-        request was cut, whether a response without a request came behind it, and if one told of a loss."""
+        """By connection, of the messages that have left: begin and end of the last one; begin of the last
+        request, and whether it was cut; begin of the last response without a request; and if one told of a
+        loss. (They need not leave in their order.)"""
         self._told: Ids = np.zeros(0, dtype=np.int64)
 
     def find(
@@ -60,7 +67,7 @@ class LostCalls:
             silent = lost.message < 0
             at = np.maximum(lost.message - first, 0)
             number = numbers[at] if len(numbers) else at
-            due = lost.answer_ns - LONGEST_NS < frontier_ns
+            due = began(lost) < frontier_ns
             due |= leaving[at] if len(leaving) else silent
             due &= (lost.message >= first) & ~np.isin(number, self._told)
             self._told = np.concatenate([self._told, number[due]])
@@ -79,21 +86,26 @@ class LostCalls:
         self._state = {name: values[stay] for name, values in self._state.items()}
 
     def _earlier(self, conns: Ids, lossy: Flags) -> Table:
-        """Stands for the messages that have left of the connections that lost something: the last request,
-        and the response without one behind it. Rows of `connections`."""
+        """Stands for the messages that have left of the connections that lost something (conn: rows of
+        `connections`)."""
         place = np.searchsorted(conns, self._conns)
         place[place == len(conns)] = 0
         here = np.flatnonzero((conns[place] == self._conns) & lossy[place])
-        orphan = here[self._state["orphan"][here] > 0]
-        both = np.concatenate([here, orphan])
-        out = {name: np.zeros(len(both), dtype=values.dtype) for name, values in empty("messages").items()}
-        out["conn"][:] = place[both]
-        out["begin_ns"][:], out["end_ns"][:] = self._state["begin_ns"][both], self._state["end_ns"][both]
+        state = {name: values[here] for name, values in self._state.items()}
+        nobody = [state[name] == NEVER_NS for name in ("asked_ns", "orphan_ns", "begin_ns")]
+        begin = np.concatenate([state[name] for name in ("asked_ns", "orphan_ns", "begin_ns")])
+        kept = np.flatnonzero(~np.concatenate(nobody))
+        which = kept // max(len(here), 1)  # the last request, the last such response, the last message
+        of = kept % max(len(here), 1)
+        out = {name: np.zeros(len(kept), dtype=values.dtype) for name, values in empty("messages").items()}
+        out["conn"][:] = place[here][of]
+        out["begin_ns"][:] = begin[kept]
+        out["end_ns"][:] = np.where(which == 2, state["end_ns"][of], begin[kept])
         out["request"][:] = -1
-        answers = np.arange(len(both)) >= len(here)
-        out["kind"][:] = np.where(answers, MessageKind.RESPONSE, MessageKind.REQUEST)
-        out["direction"][:] = np.where(answers, Direction.TO_CLIENT, Direction.TO_SERVER)
-        cut = ~answers & (self._state["cut"][both] > 0)
+        kinds = (MessageKind.REQUEST, MessageKind.RESPONSE, MessageKind.ONE_WAY)
+        out["kind"][:] = np.array(kinds)[which]
+        out["direction"][:] = np.where(which == 0, Direction.TO_SERVER, Direction.TO_CLIENT)
+        cut = (which == 0) & (state["cut"][of] > 0)
         out["flags"][:] = np.where(cut, np.uint32(MessageFlag.TRUNCATED), np.uint32(0))
         return out
 
@@ -105,21 +117,26 @@ class LostCalls:
         begin, end, flags = (left[name][order] for name in ("begin_ns", "end_ns", "flags"))
         asked = left["direction"][order] == Direction.TO_SERVER
         orphan = (left["kind"][order] == MessageKind.RESPONSE) & (left["request"][order] < 0)
-        last = np.flatnonzero(np.append(conn[1:] != conn[:-1], True)[: len(conn)])
-        known, place = np.unique(np.concatenate([self._conns, conn[last]]), return_inverse=True)
-        state = {name: np.zeros(len(known), dtype=np.int64) for name in _STATE}
+        known, place = np.unique(np.concatenate([self._conns, conn]), return_inverse=True)
+        state = {name: np.full(len(known), NEVER_NS, dtype=np.int64) for name in _STATE}
+        state["told"][:] = state["cut"][:] = 0
         for name in _STATE:
             state[name][place[: len(self._conns)]] = self._state[name]
-        at = place[len(self._conns) :]
-        state["begin_ns"][at], state["end_ns"][at] = begin[last], end[last]
-        of = np.searchsorted(known, conn)
-        latest = np.full(len(known), -1)
-        np.maximum.at(latest, of[asked], np.flatnonzero(asked))
-        fresh = latest >= 0
-        state["cut"][fresh] = (flags[latest[fresh]] & MessageFlag.TRUNCATED) != 0
-        state["orphan"][fresh] = 0
-        behind = orphan & (np.arange(len(conn)) > latest[of])
-        state["orphan"][of[behind]] = 1
+        of = place[len(self._conns) :]
+
+        def latest(name: str, where: Flags) -> Ids:
+            """The last of these of each connection, unless a later one has left before."""
+            rows = np.flatnonzero(where)
+            rows = rows[np.append(conn[rows[1:]] != conn[rows[:-1]], True)[: len(rows)]]
+            rows = rows[begin[rows] >= state[name][of[rows]]]
+            state[name][of[rows]] = begin[rows]
+            return rows
+
+        rows = latest("begin_ns", np.ones(len(conn), dtype=np.bool_))
+        state["end_ns"][of[rows]] = end[rows]
+        rows = latest("asked_ns", asked)
+        state["cut"][of[rows]] = (flags[rows] & MessageFlag.TRUNCATED) != 0
+        latest("orphan_ns", orphan)
         state["told"][of[orphan | ((flags & unseen.BEHIND_LOSS) != 0)]] = 1
         self._conns, self._state = known, state
 
@@ -175,7 +192,7 @@ class Waiting:
         self._answers = answers
         self._lost = Unseen.none()
         self._rows = self._rows_of(self._lost, {})
-        self._frontier_ns = -int(np.iinfo(np.int64).max)
+        self._frontier_ns = NEVER_NS
 
     def take(self, lost: Unseen, stays: dict[int, Stays], frontier_ns: int) -> tuple[Table, Flags, Flags]:
         """More `lost` calls. Returns rows of calls, with their number and when they were over at the latest
@@ -183,7 +200,7 @@ class Waiting:
         frontier and not before the last one."""
         lost = Unseen.joined([self._lost, lost])
         # By then it is known how long calls stayed before.
-        begun = np.where(lost.answer_ns < 0, lost.after_ns, lost.answer_ns - LONGEST_NS) < frontier_ns
+        begun = began(lost) < frontier_ns
         self._lost = lost.only(~begun)
         more = self._rows_of(lost.only(begun), stays)
         rows = {name: np.concatenate([values, more[name]]) for name, values in self._rows.items()}

@@ -137,6 +137,8 @@ void Tracker::missing(Connection& connection, unsigned side, std::uint64_t end, 
     give_up_keys(connection);
     hand(connection, side, Delivery::Kind::gap).offset = bytes;
     mine.next = end;
+    // Whoever reads on is to know at once that there is a loss, not how large it is.
+    if (limits_.handed_over && mine.missing == 0) lossy_.emplace_back(&connection, connection.generation);
     mine.missing += bytes;
     mine.fin_inferred = false;
     counters_.add(why, bytes, Unit::bytes);
@@ -249,8 +251,13 @@ void Tracker::fill_row(const Connection& connection) {
     delivery.flag = !here;
 }
 
-// Rows of open connections as they are now, behind all that was handed over: of new ones until their protocol is known, and of all others in turn.
+// Rows of open connections as they are now, behind all that was handed over: of new ones until their protocol is known,
+// of those that lost something for the first time, and of all others in turn.
 void Tracker::describe_open() {
+    for (const auto& [connection, generation] : std::exchange(lossy_, {})) {
+        if (connection->generation == generation && connection->id >= 0 && !connection->finished)
+            fill_row(*connection);
+    }
     const std::vector<Opened> opened = std::exchange(to_describe_, {});
     for (Opened entry : opened) {
         const Connection& connection = at(entry.index);

@@ -236,6 +236,7 @@ private:
     std::uint64_t held_bytes_ = 0;
     std::uint32_t clock_hand_ = 0;
     std::vector<Opened> to_describe_;
+    std::vector<std::pair<const Connection*, std::uint32_t>> lossy_;  // and generation; the pool moves none
     std::uint32_t described_ = 0;  // pool index that describe_open() was at
 };
 
