@@ -123,8 +123,7 @@ class Matching:
         out = [_links(ids[:late], LinkKind.UNKNOWN)]
         if len(ids) and self._begin_ns is None:
             self._begin_ns = int(calls["arrive_ns"][0])
-        told = told_lengths(calls, self._mode)
-        calls = {**calls, "conn": lent_connections(calls, evidence), "response_bytes": told}
+        calls = {**calls, "conn": lent_connections(calls, evidence)}
         tokens, results = TokenIndex.build(evidence, self._mode, whole=False)
         served, made = calls["server_node"].copy(), calls["client_node"].copy()
         served[:late] = made[:late] = -1
@@ -139,7 +138,7 @@ class Matching:
         made = np.concatenate([made, np.where(as_child, rows["client_node"], -1)])
         calls = {name: np.concatenate([values, rows[name]]) for name, values in calls.items()}
         pushed = _Rows(
-            calls,
+            calls | {"response_bytes": told_lengths(calls, self._mode)},
             np.concatenate([ids, LOST - rows["number"]]),
             np.concatenate([gone_ns, rows["over_ns"]]),
             begins(calls, calls, np.arange(len(served))),
