@@ -1,7 +1,6 @@
 #include "dissect/memcached.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "dissect/memcached_wire.hpp"
 
@@ -43,7 +42,7 @@ Parsed MemcachedDissector::parse(Direction direction, Bytes bytes, Recorder& rec
     if (form_ == Form::unknown) {
         form_ = bytes[0] == kRequestMagic || bytes[0] == kResponseMagic ? Form::binary : Form::text;
         recorder.dissector_pairs();
-        in_step_ = !recorder.after_gap(Direction::to_server);  // lost before the protocol was known
+        step_.yes = !recorder.after_gap(Direction::to_server);  // lost before the protocol was known
     }
     bool& lost = to_server ? lost_client_ : lost_server_;
     if (form_ == Form::binary) {
@@ -80,22 +79,7 @@ Parsed MemcachedDissector::parse(Direction direction, Bytes bytes, Recorder& rec
 
 void MemcachedDissector::begin(MessageKind kind, std::uint32_t tag, Recorder& recorder) {
     request_ = recorder.begin(Direction::to_server, kind, 0, tag);
-    if (in_step_ || kind != MessageKind::request) return;
-    const bool readable = std::exchange(unasked_, false);
-    // Who has not waited for the whole of an answer may not have waited for others, either.
-    const bool waited = !readable || answer_ == kNoMessage;
-    // Not where its answer may be among what was lost.
-    if (heard_since_ && waited && recorder.open_requests() == 1 && recorder.front_asked_behind_loss()) {
-        in_step_ = true;
-        lost_server_ = false;
-        recorder.answers_in_step();
-    } else if (!readable) {
-        return;
-    }
-    if (answer_ == kNoMessage) return;
-    if (readable) recorder.add_flags(answer_, message_flag::truncated);
-    recorder.end(answer_, 0);  // what was lost took its end, or what comes is not told apart from it
-    answer_ = kNoMessage;
+    if (kind == MessageKind::request && step_.asked(answer_, recorder)) lost_server_ = false;
 }
 
 void MemcachedDissector::end_answer(std::uint64_t next, Recorder& recorder) {
@@ -107,10 +91,10 @@ void MemcachedDissector::end_answer(std::uint64_t next, Recorder& recorder) {
 
 // After a loss text answers are passed over until it is known again whose they are.
 bool MemcachedDissector::out_of_step(Recorder& recorder) {
-    if (in_step_) return false;
-    heard_since_ = recorder.lost_requests_received(0);
+    if (step_.yes) return false;
+    step_.heard_since = recorder.lost_requests_received(0);
     // They are nobody's, and can be read: those of a connection of which nothing else is seen, or to lost commands.
-    if (!lost_server_ && (request_ == kNoMessage || unasked_)) return false;
+    if (!lost_server_ && (request_ == kNoMessage || step_.unasked)) return false;
     recorder.remainder(Direction::to_client, "memcached.answers_not_told_apart");
     while (recorder.front_received(0)) recorder.give_up_request();
     return true;
@@ -127,19 +111,15 @@ void MemcachedDissector::on_gap(Direction direction, std::uint64_t, Recorder& re
         return;
     }
     if (direction == Direction::to_client) {
-        heard_since_ = lost_server_ = true;
-        unasked_ = false;
+        step_.heard_since = lost_server_ = true;
+        step_.unasked = false;
         // Unreadable bytes (no gap): whatever had been asked by then is answered by them, or will not be.
         while (recorder.front_received(0)) recorder.give_up_request();
     } else {
-        if (!lost_client_) {
-            unasked_ =
-                in_step_ && request_ != kNoMessage && answer_ == kNoMessage && recorder.open_requests() == 0;
-            heard_since_ = false;
-        }
+        if (!lost_client_) step_.requests_lost(request_ != kNoMessage && answer_ == kNoMessage, recorder);
         lost_client_ = true;
     }
-    in_step_ = false;
+    step_.yes = false;
     if (answer_ != kNoMessage) recorder.add_flags(answer_, message_flag::truncated);
 }
 

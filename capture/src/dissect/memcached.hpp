@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "dissect/dissector.hpp"
+#include "dissect/in_step.hpp"
 #include "record.hpp"
 
 namespace tapscope {
@@ -50,9 +51,7 @@ private:
     bool stream_ = false;       // watch: the server sends on and on
     bool lost_client_ = false;  // the borders of commands are unknown
     bool lost_server_ = false;  // the borders of answers are unknown
-    bool in_step_ = true;       // text answers can be paired
-    bool heard_since_ = false;  // not in step: the server said something since the loss
-    bool unasked_ = false;      // not in step: no command is open, so that text answers are to lost ones
+    InStep step_;               // text answers to commands
 };
 
 static_assert(sizeof(MemcachedDissector) <= 64);

@@ -115,7 +115,7 @@ Parsed MemcachedDissector::text_answer(std::string_view line, std::size_t line_s
         // Before MN: what quiet commands had to say.
         const bool told_by_quiet =
             tag == kNoop && word != "MN" && recorder.has_request() && !word.ends_with("ERROR");
-        if (told_by_quiet || (in_step_ && !recorder.has_request() && word != "END" && word.size() == 2)) {
+        if (told_by_quiet || (step_.yes && !recorder.has_request() && word != "END" && word.size() == 2)) {
             const MessageRef ref = recorder.begin(Direction::to_client, MessageKind::one_way, 0);
             recorder.set_class(ref, protocol, "QUIET_ANSWER");
             recorder.end(ref, next);

@@ -68,7 +68,7 @@ Parsed RedisDissector::parse(Direction direction, Bytes bytes, Recorder& recorde
     if (fresh_) {
         fresh_ = false;
         recorder.dissector_pairs();
-        in_step_ = !recorder.after_gap(Direction::to_server);  // lost before the protocol was known
+        step_.yes = !recorder.after_gap(Direction::to_server);  // lost before the protocol was known
     }
     return direction == Direction::to_server ? request(bytes, recorder) : reply(bytes, recorder);
 }
@@ -76,7 +76,7 @@ Parsed RedisDissector::parse(Direction direction, Bytes bytes, Recorder& recorde
 // ---- losses ---------------------------------------------------------------------------------------------------------
 
 void RedisDissector::lose(Recorder& recorder) {
-    in_step_ = false;
+    step_.yes = false;
     if (reply_ == kNoMessage || (!asked_ && !lost_server_)) return;
     recorder.add_flags(reply_, message_flag::truncated);
 }
@@ -84,8 +84,8 @@ void RedisDissector::lose(Recorder& recorder) {
 void RedisDissector::on_gap(Direction direction, std::uint64_t, Recorder& recorder) {
     if (stream_) return recorder.borders_kept();
     if (direction == Direction::to_client) {
-        heard_since_ = lost_server_ = true;
-        unasked_ = false;
+        step_.heard_since = lost_server_ = true;
+        step_.unasked = false;
         // Unreadable bytes (no gap): whatever had been asked by then is answered by them, or will not be.
         while (recorder.front_received(0)) recorder.give_up_request();
         return lose(recorder);
@@ -96,8 +96,7 @@ void RedisDissector::on_gap(Direction direction, std::uint64_t, Recorder& record
         request_ = kNoMessage;
     }
     if (!lost_client_) {
-        unasked_ = in_step_ && asked_ && reply_ == kNoMessage && recorder.open_requests() == 0;
-        heard_since_ = false;
+        step_.requests_lost(asked_ && reply_ == kNoMessage, recorder);
         lose(recorder);
     }
     lost_client_ = true;
@@ -105,7 +104,7 @@ void RedisDissector::on_gap(Direction direction, std::uint64_t, Recorder& record
 
 void RedisDissector::on_end(Direction direction, Recorder& recorder) {
     if (direction == Direction::to_client) {
-        if (reply_ != kNoMessage && !in_step_) recorder.end(reply_, 0);
+        if (reply_ != kNoMessage && !step_.yes) recorder.end(reply_, 0);
         reply_ = kNoMessage;
         return;
     }

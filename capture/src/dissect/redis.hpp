@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "dissect/dissector.hpp"
+#include "dissect/in_step.hpp"
 #include "record.hpp"
 
 namespace tapscope {
@@ -61,9 +62,7 @@ private:
     bool lost_client_ = false;  // the borders of commands are unknown
     bool lost_server_ = false;  // those of replies, until they are in step again
     bool fresh_ = true;
-    bool in_step_ = true;       // replies can be paired
-    bool heard_since_ = false;  // not in step: the server said something since the loss
-    bool unasked_ = false;      // not in step: no command is open, so that replies are to lost ones
+    InStep step_;  // replies to commands
 };
 
 static_assert(sizeof(RedisDissector) <= 64);

@@ -8,19 +8,19 @@ namespace tapscope {
 using namespace redis;
 
 Parsed RedisDissector::reply(Bytes bytes, Recorder& recorder) {
-    if (!in_step_ && !lost_server_ && (!asked_ || unasked_)) {
+    if (!step_.yes && !lost_server_ && (!asked_ || step_.unasked)) {
         // They are nobody's, and can be read: those of a connection of which nothing else is seen, or to lost commands.
-        heard_since_ = recorder.lost_requests_received(0);
-    } else if (!in_step_) {
+        step_.heard_since = recorder.lost_requests_received(0);
+    } else if (!step_.yes) {
         const std::string_view text = as_text(bytes);
         const bool push = text.starts_with('>') || text.starts_with("*3\r\n$7\r\nmessage\r\n");
         if (!push || (!subscribed_ && text[0] != '>')) {
-            heard_since_ = recorder.lost_requests_received(0);
+            step_.heard_since = recorder.lost_requests_received(0);
             recorder.remainder(Direction::to_client, "redis.answers_not_told_apart");
             while (recorder.front_received(0)) recorder.give_up_request();
             return {Step::ok, bytes.size()};
         }
-        in_step_ = recorder.open_requests() == 0;
+        step_.yes = recorder.open_requests() == 0;
         if (reply_ != kNoMessage) recorder.end(reply_, 0);
         reply_ = kNoMessage;
     }

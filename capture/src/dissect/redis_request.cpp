@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <utility>
 
 #include "dissect/key_space.hpp"
 #include "dissect/redis.hpp"
@@ -80,7 +79,7 @@ Parsed RedisDissector::array_head(Bytes bytes, Recorder& recorder) {
         if (on && silent_ == 0 && recorder.has_request()) {
             // The command that switched replies off was lost: the requests since then get none.
             lose(recorder);
-            heard_since_ = false;
+            step_.heard_since = false;
         }
         silent_ = on ? 0 : equals_folded(word, "of") ? 2 : equals_folded(word, "sk") ? 3 : 0;
         if (silent_ == 2) recorder.count("redis.replies_switched_off");
@@ -111,22 +110,7 @@ void RedisDissector::begin_command(std::string_view name, std::uint64_t at, Reco
     if ((traits & subscribes) != 0) subscribed_ = true;
     index_ = 1;
     asked_ = true;
-    if (in_step_ || silent) return;
-    const bool readable = std::exchange(unasked_, false);
-    // Who has not waited for the whole of an answer may not have waited for others, either.
-    const bool waited = !readable || reply_ == kNoMessage;
-    // Not where its answer may be among what was lost.
-    if (heard_since_ && waited && recorder.open_requests() == 1 && recorder.front_asked_behind_loss()) {
-        in_step_ = true;
-        lost_server_ = false;
-        recorder.answers_in_step();
-    } else if (!readable) {
-        return;
-    }
-    if (reply_ == kNoMessage) return;
-    if (readable) recorder.add_flags(reply_, message_flag::truncated);
-    recorder.end(reply_, 0);  // what was lost took its end, or what comes is not told apart from it
-    reply_ = kNoMessage;
+    if (!silent && step_.asked(reply_, recorder)) lost_server_ = false;
 }
 
 // The class: command, subcommand, and what stands in front of the first ':' of the key.
