@@ -22,8 +22,8 @@ from tapscope.store.codes import LinkKind
 from tapscope.store.tables import TABLES, Table
 
 LONGEST_NS = 2_000_000_000
-"""So long before its answer a lost call began at most. (What is decided of a capture that is followed lies
-further back than that.) How long calls stay is told by those that had come by then."""
+"""So long before its answer a lost call began at most, where nothing else is known, and while a capture is
+followed: what is decided then lies further back. How long calls stay is told by those before that."""
 
 LATEST, EVERY, FEW = 1000, 100, 100
 """So many calls of a node tell how long they stay, from every so many on again; no fewer tell it."""

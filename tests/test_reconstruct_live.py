@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,10 @@ from tapscope.capture import _native, read_files
 from tapscope.capture.chunks import Chunk, Chunks
 from tapscope.capture.segment import arrays_of
 from tapscope.reconstruct import run
+from tapscope.reconstruct.assumed import Stays
+from tapscope.reconstruct.live.lost import Answers, Waiting
 from tapscope.reconstruct.live.run import Reconstructor
+from tapscope.reconstruct.unseen import Unseen
 from tapscope.store.codes import EvidenceMode, LinkKind, MessageKind
 from tapscope.store.tables import TABLES, empty
 
@@ -249,6 +253,27 @@ def test_what_was_made_for_a_lost_call_goes_to_nobody_while_the_capture_goes_on(
     assert given[0] <= given[1] + 0.04 * thinned.orphan.sum()
     right = [(links["parent"] == thinned.parent).mean() for links in (live, whole)]
     assert right[0] > right[1] - 0.01
+
+
+def test_where_calls_stay_for_long_a_lost_one_is_still_there_while_the_capture_goes_on():
+    """What it may have begun with is decided by then; it is a parent from there on."""
+    second = 1_000_000_000
+    arrive = np.arange(200) * second // 10
+    stays = Stays()
+    stays.add({"arrive_ns": arrive, "response_begin_ns": arrive + 5 * second}, np.arange(200))
+    lost = replace(
+        Unseen(*np.zeros((len(fields(Unseen)), 1), dtype=np.int64)),
+        after_ns=np.array([second]),
+        before_ns=np.array([40 * second]),
+        answer_ns=np.array([40 * second]),
+    )
+    waiting, found = Waiting(Answers()), []
+    for frontier in (30, 37, 39, 41):
+        rows, parents, _ = waiting.take(
+            lost if frontier == 37 else Unseen.none(), {0: stays}, frontier * second
+        )
+        found += rows["arrive_ns"][parents].tolist()
+    assert found == [38 * second]
 
 
 def test_what_waits_does_not_grow_with_the_capture():

@@ -217,7 +217,8 @@ std::vector<Time> NodeStream::departures(const std::vector<std::uint8_t>& answer
         if (answered[p]) longest_ = std::max(longest_, depart_[p] - arrive_[p]);
     }
     Time patience = stretch_.patience_ns;
-    if (longest_ > 0) patience = std::min(patience, std::max(kLonger * longest_, kLeastPatience));
+    if (longest_ > 0)
+        patience = std::min(patience, std::max(kLonger * std::min(longest_, patience), kLeastPatience));
     std::vector<Time> out(depart_.begin(), depart_.begin() + static_cast<std::ptrdiff_t>(answered.size()));
     for (std::size_t p = 0; p < out.size(); ++p) {
         if (out[p] >= kForever) out[p] = arrive_[p] + patience;

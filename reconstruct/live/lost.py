@@ -214,7 +214,9 @@ class Waiting:
 
     def _rows_of(self, lost: Unseen, stays: dict[int, Stays]) -> Table:
         over = np.where(lost.answer_ns < 0, lost.before_ns, -1)
-        return rows_of(lost, stays) | {"number": self._answers.number(lost), "over_ns": over}
+        rows = rows_of(lost, stays)
+        early = np.maximum(rows["arrive_ns"], began(lost))  # what lies before that is decided
+        return rows | {"arrive_ns": early, "number": self._answers.number(lost), "over_ns": over}
 
 
 UNSEEN = 2**62

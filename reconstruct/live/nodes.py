@@ -71,8 +71,9 @@ class Nodes:
             server.append(found if found in self._served else -1)
             clients = self._number.get((at, CLIENTS if at in self._split else 0), -1)
             client.append(self._maker.get(conn, clients))
-        lost = replace(lost, client_node=_numbers(client), server_node=_numbers(server))
-        return lost.only((lost.client_node >= 0) & (lost.server_node >= 0))
+        ends_of = np.array([client, server], dtype=np.int64).reshape(2, -1)
+        lost = replace(lost, client_node=ends_of[0], server_node=ends_of[1])
+        return lost.only(ends_of.min(axis=0) >= 0)
 
     def _learn(self, calls: Table, settled: Settled, addresses: list[str]) -> Table:
         """The first calls: as a capture of its own."""
@@ -221,7 +222,3 @@ class Nodes:
             for node, (addr, port) in enumerate(places)
         ]
         return nodes, names
-
-
-def _numbers(nodes: list[int]) -> Ids:
-    return np.array(nodes, dtype=np.int64)
