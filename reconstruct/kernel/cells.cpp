@@ -187,6 +187,7 @@ void Model::find_taught(const std::vector<Taught>& taught) {
     const auto n4 = totals(gap4_), n3 = totals(gap3_), n2 = totals(gap2_);
     const double n1 = total(gap_all_);
     const auto states = static_cast<std::size_t>(n_states());
+    double log_densities = 0;
     for (const auto& step : taught) {
         const auto [i4, i3, i2, bin] = std::tie(step.i4, step.i3, step.i2, step.bin);
         const auto a_from = static_cast<std::size_t>(problem_.parents.cls[step.parent]) * states + step.from;
@@ -202,8 +203,10 @@ void Model::find_taught(const std::vector<Taught>& taught) {
             const double q2 = share(gap2_[i2], n2[i2], kGapBackoff2, share(gap_all_, n1, 0, 0));
             return evened(share(gap4_[i4], n4[i4], kGapBackoff4, share(gap3_[i3], n3[i3], kGapBackoff3, q2)));
         };
+        const double others = lasts(step.work);
+        log_densities += std::log(others / problem_.gaps.width_ns(bin));
         const Own own{step.parent, step.previous, static_cast<float>(std::log(says(0) / says(1))),
-                      static_cast<float>(std::log(lasts(0) / lasts(step.work)))};
+                      static_cast<float>(std::log(lasts(0) / others))};
         if (step.next != kEnd) {
             taught_[step.next] = own;
         } else if (step.previous != kStart) {
@@ -212,6 +215,7 @@ void Model::find_taught(const std::vector<Taught>& taught) {
             taught_empty_[step.parent] = own;
         }
     }
+    if (!taught.empty()) usual_gap_ = static_cast<float>(log_densities / static_cast<double>(taught.size()));
 }
 
 const Model::Cell& Model::new_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,

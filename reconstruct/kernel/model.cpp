@@ -247,7 +247,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         observe(static_cast<std::int32_t>(p), tip[p], kEnd);
     }
 
-    orphans_.estimate(parent_of, keep);
+    orphans_.estimate(keep);
     find_survival();
     find_beside();
     gives_back_ = pick_.strict() && give_back(leave_at_large()) > kMostly;

@@ -145,9 +145,10 @@ public:
         return fan_out_.any() && fan_out_.fans_out(problem_.parents.cls[p]);
     }
 
-    // Log score of child c having been made by no candidate parent.
+    // Log score of child c having been made by no candidate parent. A child that a parent makes adds a gap to its chain:
+    // what the temper takes from an usual one is taken here, too, or whoever makes a call would gain by that alone.
     float orphan(std::int32_t child) const noexcept {
-        return orphans_.log_rate(problem_.children.cls[child]);
+        return orphans_.log_rate(problem_.children.cls[child]) + (temper_.gaps - 1) * usual_gap_;
     }
 
     // log S(gap): that a step out of this state has not happened yet. Turns a density into a hazard.
@@ -327,6 +328,7 @@ private:
         float grammar = 0, gap = 0;
     };
     std::vector<Own> taught_, taught_end_, taught_empty_;  // by next, by previous (END), by parent (no call)
+    float usual_gap_ = 0;  // mean log density of their gaps, by what others taught
 
     // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
     struct Counts {

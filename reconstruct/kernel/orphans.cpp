@@ -6,17 +6,14 @@
 namespace tapscope::match {
 namespace {
 
-constexpr double kUnlikely = -40.0;            // nats, before anything is known
-constexpr double kShare = 0.002, kFew = 0.01;  // of a class, and calls at all, before any is seen
-constexpr double kNothing = 1e9;               // ns in which nothing was seen, either
+constexpr double kUnlikely = -40.0;  // nats, before anything is known
+// Of a class, and calls at all, before any is seen; and ns in which nothing was seen, either.
+constexpr double kShare = 0.00002, kFew = 0.0001, kNothing = 1e9;
 // Instants of a stretch at which it is asked for how long from there on a request is there; how far around a call they
 // tell of it, and how many at least.
 constexpr int kInstants = 4096, kFewest = 16;
 constexpr double kAroundNs = 2.5e9;
 constexpr float kMost = 10.0f;  // that one call may stand for
-// Where so many were alone, and as many more, which are such a share of the class, are expected among the calls of
-// requests, the assignment is held to it.
-constexpr double kEnough = 10.0, kWorthIt = 0.01, kMostNats = 20.0;
 
 // For how long from each instant on a request is there that has come by then, of each process.
 class Covered {
@@ -77,32 +74,25 @@ void Orphans::bind() {
     }
 }
 
-void Orphans::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
+void Orphans::estimate(double keep) {
     const auto& children = problem_.children;
     for (auto& stream : streams_) {
-        for (double* x : {&stream.made, &stream.alone, &stream.expected, &stream.unclaimed}) *x *= keep;
+        stream.made *= keep;
+        stream.expected *= keep;
     }
     span_ns_ *= keep;
     const auto settled = std::min(problem_.settled, children.size());
     for (std::size_t c = problem_.decided(); c < settled; ++c) {
         auto& stream = streams_[static_cast<std::size_t>(children.cls[c])];
         stream.made += 1;
-        stream.alone += stands_for_[c] > 0;
         stream.expected += static_cast<double>(stands_for_[c]);
-        stream.unclaimed += parent_of[c] == kNone;
     }
     if (problem_.decided() < settled) {
         span_ns_ += static_cast<double>(children.begin[settled - 1] - children.begin[problem_.decided()]);
     }
     for (std::size_t k = 0; k < streams_.size(); ++k) {
-        auto& stream = streams_[k];
-        const double hidden = stream.expected - stream.alone;
-        if (std::min(stream.alone, hidden) >= kEnough && hidden > kWorthIt * stream.made) {
-            const double more = std::log(stream.expected / (stream.unclaimed + 1));
-            stream.nats = std::clamp(stream.nats + more, 0.0, kMostNats);
-        }
-        const double calls = stream.expected + kShare * stream.made + kFew;
-        log_rate_[k] = static_cast<float>(std::log(calls / (kNothing + span_ns_)) + stream.nats);
+        const double calls = streams_[k].expected + kShare * streams_[k].made + kFew;
+        log_rate_[k] = static_cast<float>(std::log(calls / (kNothing + span_ns_)));
     }
 }
 

@@ -5,8 +5,7 @@
 // long as they took. As many come while requests are there, and seem to be theirs. So each of the former stands for more:
 // the time around it, by the part of that in which such a call would have found nobody (by the time around it, because
 // such streams begin, end and pause). That much is known before anything is assigned; a rate that was learned from the
-// assignment would feed itself. But where the assignment leaves nobody fewer calls of a class than are expected, all of
-// them become likelier to be nobody's, a little at each estimate, until it does not.
+// assignment would feed itself.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ public:
     void bind();
 
     // Counts of before weigh `keep` (0: forgotten).
-    void estimate(const std::vector<std::int32_t>& parent_of, double keep);
+    void estimate(double keep);
 
     // Logarithm of the rate per ns at which calls of this class come that are nobody's.
     float log_rate(std::int32_t cls) const noexcept { return log_rate_[static_cast<std::size_t>(cls)]; }
@@ -34,11 +33,8 @@ public:
 private:
     // What is known of a class.
     struct Stream {
-        double made = 0;       // all calls of the class
-        double alone = 0;      // that no request could have made
-        double expected = 0;   // nobody's, by those that no request could have made
-        double unclaimed = 0;  // nobody's in the assignment
-        double nats = 0;       // by which they are likelier to be than the rate alone says
+        double made = 0;      // all calls of the class
+        double expected = 0;  // nobody's, by those that no request could have made
     };
 
     const Problem& problem_;

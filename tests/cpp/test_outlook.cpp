@@ -146,7 +146,7 @@ void compare_with_twin(unsigned seed) {
 }  // namespace
 
 int main() {
-    for (unsigned seed = 0; seed < 600; ++seed) compare_with_twin(seed);
+    for (unsigned seed = 0; seed < 1200; ++seed) compare_with_twin(seed);
     expect(found > 200 && refused > 200, "both answers are common");
     std::printf("%d may go, %d may not\n", found, refused);
     return tapscope::test::failures > 0;
