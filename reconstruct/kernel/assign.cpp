@@ -238,6 +238,7 @@ Assignment Matcher::Search::weigh(const Draws& drawn) {
     nearness_.find(chains_, kReach, Nearness::Whom::open);
     auto out = probabilities_.weigh(drawn);
     if (lent_.once()) lent_.keep_to_the_end(problem_, out);
+    trust(out);
     return out;
 }
 
@@ -268,27 +269,34 @@ void Matcher::Search::relearn() {
 
 Matcher::Matcher(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
                  const std::atomic<bool>& stop)
-    : parent_classes_(parent_classes),
-      child_classes_(child_classes),
-      options_(options),
-      stop_(stop),
-      search_(std::make_unique<Search>(parent_classes, child_classes, options, stop, Course::plain)) {}
+    : parent_classes_(parent_classes), child_classes_(child_classes), options_(options), stop_(stop) {}
 
 Matcher::~Matcher() = default;
 
+std::unique_ptr<Matcher::Search> Matcher::begun(Course course, const Problem& stretch,
+                                                const std::vector<float>& idle) const {
+    auto out = std::make_unique<Search>(parent_classes_, child_classes_, options_, stop_, course);
+    out->begin(stretch, idle);
+    return out;
+}
+
 Assignment Matcher::match(const Problem& stretch, const std::vector<float>& idle) {
     if (stretch.children.size() == 0) return {};
-    if (search_->learned()) return search_->follow(stretch, idle);
-    search_->begin(stretch, idle);
+    if (search_) return search_->follow(stretch, idle);
+    search_ = begun(Course::plain, stretch, idle);
+    std::unique_ptr<Search> other;
     if (search_->mostly_starved()) {
-        auto other =
-            std::make_unique<Search>(parent_classes_, child_classes_, options_, stop_, Course::sharp);
-        other->begin(stretch, idle);
+        other = begun(Course::sharp, stretch, idle);
         search_->expect_calls();
         other->expect_calls();
-        if (other->score() > search_->score()) search_ = std::move(other);
+        if (other->score() > search_->score()) std::swap(search_, other);
     }
-    return search_->settle();
+    auto out = search_->settle();
+    if (search_->in_doubt(out)) {
+        if (!other) other = begun(Course::sharp, stretch, idle);
+        search_->ask(*other, out);
+    }
+    return out;
 }
 
 }  // namespace tapscope::match

@@ -5,6 +5,7 @@
 //            assignment and a model that is too sure of itself: it was fitted to its own best guess
 //   soften   assignments are drawn from their conditional distribution (block Gibbs over pairs of parents) and the
 //            model is re-estimated from the draws (stochastic EM), so that gaps get their true width
+// Where much of it is in doubt, a second search says how far its links are to be trusted (second_opinion.cpp).
 // Every stretch is then decided:
 //   place    a forward pass and pairwise splits with the model as it is
 //   decide   draws are counted, and pairwise splits climb to the best assignment
@@ -57,10 +58,13 @@ private:
     // From what a search begins: the class affinity of some rounds of EM, or the one that is most likely (affinity.hpp).
     enum class Course : std::uint8_t { plain, sharp };
 
+    std::unique_ptr<Search> begun(Course course, const Problem& stretch,
+                                  const std::vector<float>& idle) const;
+
     const std::int32_t parent_classes_, child_classes_;
     const Options options_;
     const std::atomic<bool>& stop_;
-    std::unique_ptr<Search> search_;
+    std::unique_ptr<Search> search_;  // of the first stretch on
 };
 
 }  // namespace tapscope::match

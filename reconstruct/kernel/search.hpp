@@ -1,5 +1,5 @@
 // The search for the assignment of one stretch: what its parts share. assign.cpp is its course, climb.cpp the moves that
-// only gain, attempts.cpp and starved.cpp the ways out of a place where none does.
+// only gain, attempts.cpp and starved.cpp the ways out of a place where none does, second_opinion.cpp what a search is held to.
 #pragma once
 
 #include <atomic>
@@ -49,6 +49,10 @@ public:
     void expect_calls();
     Assignment settle();
 
+    // Whether a second search is worth it; and what follows for this one from what that finds: see second_opinion.cpp.
+    bool in_doubt(const Assignment& found) const;
+    void ask(Search& other, Assignment& found);
+
     // A later stretch.
     bool learned() const noexcept { return learned_; }
     Assignment follow(const Problem& stretch, const std::vector<float>& idle);
@@ -91,6 +95,10 @@ private:
     void unsettle(const std::vector<std::int32_t>& certain);
     void rank();
 
+    // What a second search has said of this one.
+    void trust(Assignment& found) const;
+    bool has_choice(std::size_t child) const;
+
     // Requests that have no call.
     bool crowded() const;
     std::vector<int> starved() const;
@@ -112,6 +120,7 @@ private:
     const std::atomic<bool>& stop_;
     const Course course_;
     bool learned_ = false;
+    double trust_ = 1;                 // share of what this is sure of that another search found, too
     std::vector<float> against_none_;  // nats, by class; empty: none
     Candidates candidates_;
     Forgotten forgotten_;

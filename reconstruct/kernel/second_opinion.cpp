@@ -1,0 +1,58 @@
+// What a search that began elsewhere says of the links that this one is sure of.
+//
+// A model that was learned from a wrong assignment is as sure of it as a right one would be: what it was fitted to fits.
+// It does not show in what the model says, but a search from another beginning ends with other wrong links. So where
+// much is in doubt, a second one is made, and no link is surer than its like turned out to be: of those that could be
+// somebody else's and that the first search is sure of, the share that the second one has, too. A second search that ends
+// with an assignment of which its model says less has found nothing, and says nothing.
+#include <algorithm>
+
+#include "search.hpp"
+
+namespace tapscope::match {
+namespace {
+
+constexpr double kSure = 0.99;
+constexpr double kInDoubt = 0.1;  // share of the calls that are not sure, from which on it is asked
+constexpr double kBehind = 0.03;  // nats for each call, from which on the second search has found nothing
+constexpr double kHalf = 0.5;     // of two searches that disagree, either may be right
+
+}  // namespace
+
+bool Matcher::Search::in_doubt(const Assignment& found) const {
+    const auto unsure = std::count_if(found.probability.begin(), found.probability.end(),
+                                      [](double probability) { return probability < kSure; });
+    return static_cast<double>(unsure) > kInDoubt * static_cast<double>(found.probability.size());
+}
+
+void Matcher::Search::ask(Search& other, Assignment& found) {
+    const auto second = other.settle();
+    if (other.score() < score() - kBehind * static_cast<double>(found.parent.size())) return;
+    double sure = 0, agreed = 0;
+    for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
+        if (found.probability[c] < kSure || !has_choice(c)) continue;
+        sure += 1;
+        agreed += found.parent[c] == second.parent[c];
+    }
+    trust_ = (agreed + 1) / (sure + 1);
+    trust(found);
+    for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
+        if (found.parent[c] == second.parent[c] || found.probability[c] <= kHalf) continue;
+        found.probability[c] = kHalf;
+        found.runner_up[c] = second.parent[c];
+        found.runner_up_probability[c] = kHalf;
+    }
+}
+
+void Matcher::Search::trust(Assignment& found) const {
+    if (trust_ >= 1) return;
+    for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
+        if (has_choice(c)) found.probability[c] *= trust_;
+    }
+}
+
+bool Matcher::Search::has_choice(std::size_t child) const {
+    return candidates_.of(child).size() > 1 && !candidates_.certain(child);
+}
+
+}  // namespace tapscope::match
