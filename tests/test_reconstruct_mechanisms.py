@@ -211,7 +211,7 @@ def _prepared_once(seed: int, *, known: bool, handed_on: bool = False) -> World:
     def work() -> int:
         return int(draw.lognormvariate(0.6, 1.0) * MS)
 
-    for _ in range(1200):
+    for _ in range(700):
         now += draw.expovariate(250) * SECOND
         free = [each for each in range(24) if free_at[each] < now]
         if not free:

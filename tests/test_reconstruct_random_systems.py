@@ -94,13 +94,12 @@ def test_no_request_surely_has_the_calls_of_timers_where_somebody_is_always_ther
     assert found.right[sure].mean() > 0.998
 
 
-@pytest.mark.parametrize(("seed", "background"), [(2014, 0.0), (3026, 0.1)])
-def test_what_another_search_does_not_find_is_not_sure(seed: int, background: float) -> None:
-    """Requests that wait for workers and connections, with hardly anything that tells them apart: 20 and 76 %
-    of the sure links were wrong before a second search was asked (second_opinion.cpp)."""
-    found = score(random_system(seed, 1500, background)[1], EvidenceMode.TIMING)
-    assert found.edges < 0.8, "the world is too easy"
-    sure = (found.probability >= 0.99).sum()
-    assert sure < 0.2 * len(found.right)
-    assert (~found.right[found.probability >= 0.99]).sum() <= 0.01 * sure
+def test_what_another_search_does_not_find_is_not_sure() -> None:
+    """Hardly anything tells the requests apart, and many are there: 15 % of the links are right, and of the
+    sure ones 76 % were wrong before a second search was asked (second_opinion.cpp)."""
+    found = score(random_system(3026, 1500, background=0.1)[1], EvidenceMode.TIMING)
+    assert found.edges < 0.3, "the world is too easy"
+    sure = found.probability >= 0.99
+    assert sure.sum() < 0.05 * len(found.right)
+    assert (~found.right[sure]).sum() <= 0.01 * len(found.right)
     assert found.probability.mean() < found.edges + 0.25

@@ -40,7 +40,7 @@ public:
     Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
            const std::atomic<bool>& stop, Course course);
 
-    // The first stretch: learns from it. Other searches may do so, too, and one of them goes on.
+    // The first stretch: learns from it, and settles. Other searches may do so, too, and one of them goes on.
     void begin(const Problem& stretch, const std::vector<float>& idle);
     // What the model says of its own assignment, in nats.
     double score() { return pieces_.score(chains_.parent_of()); }
@@ -54,7 +54,6 @@ public:
     void ask(Search& other, Assignment& found);
 
     // A later stretch.
-    bool learned() const noexcept { return learned_; }
     Assignment follow(const Problem& stretch, const std::vector<float>& idle);
 
 private:
