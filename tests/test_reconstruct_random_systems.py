@@ -82,7 +82,7 @@ def test_calls_of_timers_are_not_given_to_the_requests_that_are_there(seed: int)
 
 
 @pytest.mark.parametrize("seed", [3023, 3039, 3053])
-def test_no_request_surely_has_the_calls_of_timers_where_somebody_is_always_there(seed: int) -> None:
+def test_no_request_surely_has_the_calls_of_timers_where_somebody_is_nearly_always_there(seed: int) -> None:
     """One for ten requests, of which few are alone. When only what requests make was tempered
     (Model::orphan), 30, 48 and 188 of them had a parent of 0.99 and more."""
     system, world = random_system(seed, 1500, background=0.1)

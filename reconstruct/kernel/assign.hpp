@@ -64,7 +64,7 @@ private:
     const std::int32_t parent_classes_, child_classes_;
     const Options options_;
     const std::atomic<bool>& stop_;
-    std::unique_ptr<Search> search_;  // of the first stretch on
+    std::unique_ptr<Search> search_;  // once there was a stretch
 };
 
 }  // namespace tapscope::match

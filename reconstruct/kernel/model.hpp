@@ -146,7 +146,7 @@ public:
     }
 
     // Log score of child c having been made by no candidate parent. A child that a parent makes adds a gap to its chain:
-    // what the temper takes from an usual one is taken here, too, or whoever makes a call would gain by that alone.
+    // what the temper takes from a usual one is taken here, too, or whoever makes a call would gain by that alone.
     float orphan(std::int32_t child) const noexcept {
         return orphans_.log_rate(problem_.children.cls[child]) + (temper_.gaps - 1) * usual_gap_;
     }

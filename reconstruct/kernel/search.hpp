@@ -1,5 +1,5 @@
 // The search for the assignment of one stretch: what its parts share. assign.cpp is its course, climb.cpp the moves that
-// only gain, attempts.cpp and starved.cpp the ways out of a place where none does, second_opinion.cpp what a search is held to.
+// only gain, attempts.cpp and starved.cpp the ways out of a place where none does, second_opinion.cpp what it is held to.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ public:
     Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
            const std::atomic<bool>& stop, Course course);
 
-    // The first stretch: learns from it, and settles. Other searches may do so, too, and one of them goes on.
+    // The first stretch: learns from it. Other searches may do so, too; then it settles.
     void begin(const Problem& stretch, const std::vector<float>& idle);
     // What the model says of its own assignment, in nats.
     double score() { return pieces_.score(chains_.parent_of()); }
