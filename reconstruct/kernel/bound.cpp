@@ -47,10 +47,24 @@ bool Bound::visits(std::int32_t p, std::size_t c) const noexcept {
     return visit_.find((static_cast<std::uint64_t>(p) + 1) << 32 | conn) != kNone;
 }
 
-int Bound::bucket(std::int32_t p, std::size_t c, std::int32_t owner) const noexcept {
-    const auto ahead = name_of_parent(p), behind = name_of_child(c);
-    float met = count_.count(together(ahead, behind)), by_ahead = count_.count(ahead),
-          by_behind = count_.count(behind);
+std::vector<Bound::Used> Bound::used_by_parents() const {
+    std::vector<Used> out;
+    for (std::size_t p = 0; p < problem_.parents.size(); ++p) {
+        const auto name = name_of_parent(static_cast<std::int32_t>(p));
+        out.push_back({name, count_.count(name)});
+    }
+    return out;
+}
+
+Bound::Used Bound::used_by_child(std::size_t c) const noexcept {
+    const auto name = name_of_child(c);
+    return {name, count_.count(name)};
+}
+
+int Bound::bucket(std::int32_t p, std::size_t c, std::int32_t owner, const Used& ahead,
+                  const Used& behind) const noexcept {
+    float met = count_.count(together(ahead.name, behind.name)), by_ahead = ahead.visits,
+          by_behind = behind.visits;
     if (!parent_of_.empty()) {
         const bool own = visits(p, c);
         by_ahead -= static_cast<float>(visits_of_[static_cast<std::size_t>(p)]);
@@ -101,12 +115,15 @@ void Bound::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         for (const auto name : {ahead, behind, together(ahead, behind)}) count_.add(name);
     }
     parent_of_ = parent_of;
+    const auto used = used_by_parents();
     const auto stride = asked / kAsked + 1;
     for (std::size_t v = 0; v < first.size(); v += stride) {
         const auto c = first[v];
         if (candidates_.of(c).size() < 2) continue;  // nobody else could have made it: it tells nothing
+        const auto behind = used_by_child(c);
         for (const auto p : candidates_.of(c)) {
-            const auto at = static_cast<std::size_t>(bucket(p, c, parent_of[c]));
+            const auto at = static_cast<std::size_t>(
+                bucket(p, c, parent_of[c], used[static_cast<std::size_t>(p)], behind));
             habit_.possible[at] += 1;
             if (p == parent_of[c]) habit_.chosen[at] += 1;
         }
@@ -131,12 +148,15 @@ void Bound::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
 
 void Bound::score() const {
     if (!tells_) return;
+    const auto used = used_by_parents();
     for (std::size_t c = problem_.decided(); c < problem_.children.size(); ++c) {
         if (candidates_.certain(c)) continue;
         const auto owner = parent_of_.empty() ? kNone : parent_of_[c];
         const bool counted = c < problem_.settled;
+        const auto behind = used_by_child(c);
         for (auto i = candidates_.offset[c]; i < candidates_.offset[c + 1]; ++i) {
-            const auto at = bucket(candidates_.parent[i], c, counted ? owner : kNone);
+            const auto p = candidates_.parent[i];
+            const auto at = bucket(p, c, counted ? owner : kNone, used[static_cast<std::size_t>(p)], behind);
             candidates_.content[i] += once_ * ratio_[static_cast<std::size_t>(at)];
         }
     }

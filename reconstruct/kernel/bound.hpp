@@ -45,8 +45,16 @@ private:
 
     std::uint64_t name_of_parent(std::int32_t p) const noexcept;
     std::uint64_t name_of_child(std::size_t c) const noexcept;
-    // Of candidate p for child c, which `owner` has now.
-    int bucket(std::int32_t p, std::size_t c, std::int32_t owner) const noexcept;
+    // A connection's name, and the visits that used it.
+    struct Used {
+        std::uint64_t name = 0;
+        float visits = 0;
+    };
+    std::vector<Used> used_by_parents() const;
+    Used used_by_child(std::size_t c) const noexcept;
+    // Of candidate p for child c, which `owner` has now, where it came on `ahead` and the child went out on `behind`.
+    int bucket(std::int32_t p, std::size_t c, std::int32_t owner, const Used& ahead,
+               const Used& behind) const noexcept;
     bool visits(std::int32_t p, std::size_t c) const noexcept;
 
     const Problem& problem_;
