@@ -41,8 +41,7 @@ void ask(const Problem& problem, const Candidates& candidates, std::size_t c, st
 
 }  // namespace
 
-void sharpen(Affinity& affinity, const Problem& problem, const Candidates& candidates,
-             const std::atomic<bool>& stop) {
+void sharpen(Affinity& affinity, const Problem& problem, const Candidates& candidates, const Stop& stop) {
     const auto classes = static_cast<std::size_t>(affinity.n_parent);
     std::vector<double> requests(classes, 0.0), of_class(classes, 0.0), here(classes), expected(classes);
     for (const auto a : problem.parents.cls) requests[static_cast<std::size_t>(a)] += 1;
@@ -62,7 +61,8 @@ void sharpen(Affinity& affinity, const Problem& problem, const Candidates& candi
         const double each = static_cast<double>(all.size()) / static_cast<double>(count);
         for (std::size_t a = 0; a < classes; ++a) here[a] = affinity(static_cast<std::int32_t>(a), k);
         double before = 0;
-        for (int round = 0; round < kMostRounds && !stop; ++round) {
+        for (int round = 0; round < kMostRounds; ++round) {
+            stop.poll();
             std::fill(expected.begin(), expected.end(), 0.0);
             double likelihood = 0;
             for (std::size_t i = 0; i < count; ++i) {

@@ -6,11 +6,11 @@
 // to find it; but the classes of calls are told one by one, and some hundred calls of each are enough.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
 #include "problem.hpp"
+#include "stop.hpp"
 
 namespace tapscope::match {
 
@@ -24,7 +24,6 @@ struct Affinity {
 };
 
 // The most likely affinity, from this one on: what the calls' candidates and their content say.
-void sharpen(Affinity& affinity, const Problem& problem, const Candidates& candidates,
-             const std::atomic<bool>& stop);
+void sharpen(Affinity& affinity, const Problem& problem, const Candidates& candidates, const Stop& stop);
 
 }  // namespace tapscope::match

@@ -34,7 +34,7 @@ Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
 }  // namespace
 
 Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
-                        const std::atomic<bool>& stop, Course course)
+                        const Stop& stop, Course course)
     : problem_(without_rows(parent_classes, child_classes)),
       options_(options),
       stop_(stop),
@@ -46,8 +46,8 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
       split_(problem_, candidates_, model_),
       move_(split_, length_, random_),
       exchange_(problem_, candidates_, model_, length_),
-      nearness_(problem_, candidates_, model_, length_),
-      forward_(problem_, candidates_, model_, lent_, nearness_),
+      nearness_(problem_, candidates_, model_, length_, stop_),
+      forward_(problem_, candidates_, model_, lent_, nearness_, stop_),
       guess_(problem_, candidates_),
       pieces_(problem_, candidates_, model_, length_),
       ejection_(problem_, candidates_, model_, length_, nearness_, split_, stop_),
@@ -110,7 +110,7 @@ Assignment Matcher::Search::follow(const Problem& stretch, const std::vector<flo
 }
 
 void Matcher::Search::learn() {
-    for (int round = 0; round < options_.learn_rounds && !stop_; ++round) {
+    for (int round = 0; round < options_.learn_rounds; ++round) {
         if (round < options_.forward_rounds) {
             if (round > 0) {
                 content_.apply();
@@ -136,7 +136,7 @@ void Matcher::Search::move_on() {
         if (model_.choose_clock(chains_.parent_of()) || changed() > 0) reestimate();
     };
     const auto repeat = [&](Way leave, int most) {
-        for (int round = 0; round < most && !stop_; ++round) {
+        for (int round = 0; round < most; ++round) {
             attempt(leave);
             const bool worth_another =
                 pieces_.gain() > kWorthAnother * static_cast<double>(problem_.children.size());
@@ -171,7 +171,7 @@ void Matcher::Search::start_elsewhere() {
     for (const auto by : {Guess::By::soonest, Guess::By::longest}) {
         chains_.restore(guess_.parents(by, expected_));
         if (estimate() < best - kMostBehind * calls) continue;
-        for (int round = 0; round < kStartRounds && !stop_; ++round) {
+        for (int round = 0; round < kStartRounds; ++round) {
             climb(2);
             if (changed() <= kConverged) break;
             estimate();
@@ -193,12 +193,12 @@ void Matcher::Search::place() {
     rank();
     climb(options_.max_sweeps);
     find_live_pairs();
-    for (int round = 0; round < kBurnIn && !stop_; ++round) draw();
+    for (int round = 0; round < kBurnIn; ++round) draw();
 }
 
 void Matcher::Search::soften() {
     find_live_pairs();
-    for (int round = 0; round < options_.soften_rounds && !stop_; ++round) {
+    for (int round = 0; round < options_.soften_rounds; ++round) {
         if (live_.empty()) return;
         if (2 * round == options_.soften_rounds) find_live_pairs();
         draw();
@@ -226,7 +226,7 @@ Draws Matcher::Search::decide() {
     model_.temper(kToDoubt);
     find_live_pairs();
     Draws drawn(candidates_, chains_, live_);
-    for (int round = 0; round < options_.draws && !stop_; ++round) {
+    for (int round = 0; round < options_.draws; ++round) {
         draw();
         drawn.count(chains_);
     }
@@ -268,7 +268,7 @@ void Matcher::Search::relearn() {
 }
 
 Matcher::Matcher(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
-                 const std::atomic<bool>& stop)
+                 const Stop& stop)
     : parent_classes_(parent_classes), child_classes_(child_classes), options_(options), stop_(stop) {}
 
 Matcher::~Matcher() = default;

@@ -14,12 +14,12 @@
 //   follow   the model takes in what the stretch showed, and slowly forgets what it knew before
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "problem.hpp"
+#include "stop.hpp"
 
 namespace tapscope::match {
 
@@ -44,9 +44,9 @@ struct Assignment {
 // Keeps the model of one node between stretches.
 class Matcher {
 public:
-    // At most so many classes of parents and of children will come. `stop` ends everything early.
+    // At most so many classes of parents and of children will come. Throws Stopped when that is asked for.
     Matcher(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
-            const std::atomic<bool>& stop);
+            const Stop& stop);
     ~Matcher();
 
     // Deterministic: the same stretches in the same order give the same assignments. The rows are borrowed for the
@@ -63,7 +63,7 @@ private:
 
     const std::int32_t parent_classes_, child_classes_;
     const Options options_;
-    const std::atomic<bool>& stop_;
+    const Stop& stop_;
     std::unique_ptr<Search> search_;  // once there was a stretch
 };
 

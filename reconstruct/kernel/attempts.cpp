@@ -15,7 +15,6 @@ constexpr float kInOrder = 2.0f;  // nats for each octave of places that a reque
 
 // Another attempt, from where `leave` leaves the chains. Its better pieces are taken.
 void Matcher::Search::attempt(Way leave) {
-    if (stop_) return;
     const auto known = chains_.parent_of();
     (this->*leave)();
     climb(options_.max_sweeps);
@@ -38,7 +37,7 @@ void Matcher::Search::set_out() {
 // of it score worse.
 void Matcher::Search::queue_up() {
     forward_.run(chains_, Forward::Starts::in_order);
-    for (int round = 0; round < kQueueRounds && !stop_; ++round) {
+    for (int round = 0; round < kQueueRounds; ++round) {
         const auto before = chains_.parent_of();
         suppose_order(kInOrder);
         model_.temper(kToDoubt);

@@ -12,11 +12,11 @@ constexpr double kLive = 1e-3;  // probability of another parent from which on a
 
 // Pairwise splits of near parents until nothing improves.
 void Matcher::Search::climb(int max_sweeps, float reach) {
-    for (int sweep = 0; sweep < max_sweeps && !stop_; ++sweep) {
+    for (int sweep = 0; sweep < max_sweeps; ++sweep) {
         nearness_.find(chains_, reach, learned_ ? Nearness::Whom::open : Nearness::Whom::all);
         bool improved = adopt_or_leave();
         for (const auto& [p, q] : nearness_.pairs()) {
-            if (stop_) break;
+            stop_.poll();
             if (!chains_.ask(p, q, model_.temper().gaps)) continue;
             if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
             if (move_.best() < kGainWorthTaking) continue;
@@ -42,7 +42,7 @@ bool Matcher::Search::adopt_or_leave() {
     if (nearness_.near_nobody().empty()) return false;
     auto orphans = chains_.orphans();
     for (const auto p : nearness_.near_nobody()) {
-        if (stop_) break;
+        stop_.poll();
         std::erase_if(orphans[p], [&](std::int32_t c) { return chains_.parent_of()[c] != kNone; });
         if (chains_.held(p).empty() && orphans[p].empty()) continue;
         if (!chains_.ask(p, orphans[p], model_.temper().gaps)) continue;
@@ -71,7 +71,7 @@ void Matcher::Search::find_live_pairs() {
 
 void Matcher::Search::draw() {
     for (const auto& [p, q] : live_) {
-        if (stop_) return;
+        stop_.poll();
         if (!split_.load(p, q, chains_.held(p), chains_.held(q))) continue;
         if (move_.draw()) chains_.take(p, q, split_);
     }

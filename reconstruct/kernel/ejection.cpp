@@ -23,7 +23,8 @@ void Ejection::run(Chains& chains, float reach) {
         if (offset_[p] < offset_[p + 1]) score(chains, p, &usual_);
     }
     splits_left_ = kSplits * neighbour_.size();
-    for (std::int32_t p = 0; p < chains.parents() && splits_left_ > 0 && !stop_; ++p) {
+    for (std::int32_t p = 0; p < chains.parents() && splits_left_ > 0; ++p) {
+        stop_.poll();
         auto first = ways(chains, p, kNone);
         first.resize(std::min(first.size(), kWays));
         for (const auto& way : first) {

@@ -7,7 +7,6 @@
 // who took part exchange what gains among them and their neighbours; if that does not help, everything is put back.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "nearness.hpp"
 #include "pair.hpp"
 #include "problem.hpp"
+#include "stop.hpp"
 
 namespace tapscope::match {
 
@@ -25,7 +25,7 @@ class Ejection {
 public:
     // Keeps references.
     Ejection(const Problem& problem, const Candidates& candidates, const Model& model,
-             const AnswerLength& length, Nearness& nearness, PairSplit& split, const std::atomic<bool>& stop)
+             const AnswerLength& length, Nearness& nearness, PairSplit& split, const Stop& stop)
         : problem_(problem),
           candidates_(candidates),
           model_(model),
@@ -60,7 +60,7 @@ private:
     const AnswerLength& length_;
     Nearness& nearness_;
     PairSplit& split_;
-    const std::atomic<bool>& stop_;
+    const Stop& stop_;
     std::vector<std::int64_t> offset_;  // CSR of neighbours by parent
     std::vector<std::int32_t> neighbour_;
     std::vector<float> usual_;     // by child: what its step was worth before the ring

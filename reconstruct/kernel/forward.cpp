@@ -39,6 +39,7 @@ void Forward::run(Chains& chains, Starts starts) {
     std::vector<Ahead> ahead(problem_.parents.size());
     const float rate = log_rate(problem_.parents);
     for (const auto c : open) {
+        stop_.poll();
         const auto last = lent_.once() ? lent_.last_behind(problem_, c) : kNone;
         float top = -std::numeric_limits<float>::infinity();
         std::int32_t best = kNone;

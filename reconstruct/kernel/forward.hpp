@@ -12,14 +12,20 @@
 #include "model.hpp"
 #include "nearness.hpp"
 #include "problem.hpp"
+#include "stop.hpp"
 
 namespace tapscope::match {
 
 class Forward {
 public:
     Forward(const Problem& problem, const Candidates& candidates, const Model& model, const Lent& lent,
-            Nearness& nearness)
-        : problem_(problem), candidates_(candidates), model_(model), lent_(lent), nearness_(nearness) {}
+            Nearness& nearness, const Stop& stop)
+        : problem_(problem),
+          candidates_(candidates),
+          model_(model),
+          lent_(lent),
+          nearness_(nearness),
+          stop_(stop) {}
 
     // How long a request waits before its first call, or who waits first: one of them tells whose a first call is.
     enum class Starts : std::uint8_t { by_gap, in_order };
@@ -33,6 +39,7 @@ private:
     const Model& model_;
     const Lent& lent_;
     Nearness& nearness_;
+    const Stop& stop_;
     std::vector<float> in_queue_;  // of the requests that wait: what the child at hand is to them
 };
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "stop.hpp"
 #include "stream.hpp"
 
 namespace py = pybind11;
@@ -46,11 +47,15 @@ void same_length(std::size_t got, std::size_t expected, const char* what) {
     }
 }
 
-// Runs `work` in a thread of its own, so that Ctrl-C can stop it: then `stop` is set, and Python's error thrown. Signals
-// are the main thread's: what others have begun is stopped by Stream::stop.
+// Runs `work` in a thread of its own, so that Ctrl-C can stop it: then that is asked for, and Python's error thrown. Signals
+// are the main thread's: what others have begun is stopped by Stream::stop, and returns.
 template <class Work>
-void interruptibly(std::atomic<bool>& stop, Work&& work) {
-    auto done = std::async(std::launch::async, work);
+void interruptibly(Stop& stop, Work&& work) {
+    auto done = std::async(std::launch::async, [&] {
+        try {
+            work();
+        } catch (const Stopped&) {}
+    });
     while (true) {
         bool ready = false;
         {
@@ -59,7 +64,7 @@ void interruptibly(std::atomic<bool>& stop, Work&& work) {
         }
         if (ready) break;
         if (PyErr_CheckSignals() != 0) {
-            stop = true;
+            stop.ask();
             {
                 py::gil_scoped_release release;
                 done.wait();
@@ -136,7 +141,7 @@ public:
         interruptibly(stop_, [&] { stream_.finish(); });
     }
 
-    void stop() { stop_ = true; }
+    void stop() { stop_.ask(); }
 
     py::dict take() {
         auto links = stream_.take();
@@ -161,7 +166,7 @@ public:
     }
 
 private:
-    std::atomic<bool> stop_{false};
+    Stop stop_;
     NodeStream stream_;
     Time latest_arrive_ = std::numeric_limits<Time>::min(), latest_begin_ = latest_arrive_;
 };

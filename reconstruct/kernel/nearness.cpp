@@ -149,6 +149,7 @@ void Nearness::find(const Chains& chains, float width, Whom whom) {
     std::size_t at = 0;
     for (std::size_t i = 0; i < open_.size(); ++i) {
         const auto c = open_[i];
+        stop_.poll();
         if (whole || touched_[i]) {
             look(chains, static_cast<std::size_t>(c), parent_of[c], width);
             continue;

@@ -14,16 +14,18 @@
 #include "model.hpp"
 #include "outlook.hpp"
 #include "problem.hpp"
+#include "stop.hpp"
 
 namespace tapscope::match {
 
 class Nearness {
 public:
     Nearness(const Problem& problem, const Candidates& candidates, const Model& model,
-             const AnswerLength& length)
+             const AnswerLength& length, const Stop& stop)
         : problem_(problem),
           candidates_(candidates),
           model_(model),
+          stop_(stop),
           outlook_(problem, candidates, model, length) {}
 
     // Forgets all steps: the model has changed, or the candidates, or other children are certain.
@@ -73,6 +75,7 @@ private:
     const Problem& problem_;
     const Candidates& candidates_;
     const Model& model_;
+    const Stop& stop_;
     Outlook outlook_;
     std::vector<Model::Parts> step_;  // by candidate
     std::vector<std::uint64_t>

@@ -74,11 +74,12 @@ Probabilities::Odds Probabilities::odds_of_pairs() {
         if (candidates_.certain(c)) odds.sum[c] = std::exp(-kNamed);
     }
     for (const auto& [p, q] : nearness_.pairs()) {
-        if (stop_) break;
+        stop_.poll();
         if (split_.load(p, q, chains_.held(p), chains_.held(q))) add_pair(p, q, odds);
     }
     const auto orphans = chains_.orphans();
     for (const auto p : nearness_.near_nobody()) {
+        stop_.poll();
         if (chains_.held(p).empty() && orphans[p].empty()) continue;
         if (split_.load(p, kNobody, chains_.held(p), orphans[p])) add_pair(p, kNobody, odds);
     }

@@ -6,7 +6,6 @@
 //   chains   marginals of whole chains among all parents, as each pair may look certain alone (exchange.hpp)
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "pair.hpp"
 #include "pair_move.hpp"
 #include "problem.hpp"
+#include "stop.hpp"
 
 namespace tapscope::match {
 
@@ -45,10 +45,10 @@ private:
 
 class Probabilities {
 public:
-    // Keeps references. Always so many draws are counted, unless `stop` ends everything; `move` is of `split`.
+    // Keeps references. Always so many draws are counted; `move` is of `split`.
     Probabilities(const Problem& problem, const Candidates& candidates, const Chains& chains,
                   const Nearness& nearness, PairSplit& split, PairMove& move, ChainExchange& exchange,
-                  int draws, const std::atomic<bool>& stop)
+                  int draws, const Stop& stop)
         : problem_(problem),
           candidates_(candidates),
           chains_(chains),
@@ -80,7 +80,7 @@ private:
     PairMove& move_;
     ChainExchange& exchange_;
     const int draws_;
-    const std::atomic<bool>& stop_;
+    const Stop& stop_;
     std::vector<double> to_q_;
 };
 

@@ -2,7 +2,6 @@
 // only gain, attempts.cpp and starved.cpp the ways out of a place where none does, second_opinion.cpp what it is held to.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "pieces.hpp"
 #include "probability.hpp"
 #include "random.hpp"
+#include "stop.hpp"
 #include "workers.hpp"
 
 namespace tapscope::match {
@@ -37,8 +37,8 @@ inline constexpr Temper kToDecide{0.7f, 1.0f}, kToDoubt{0.3f, 0.6f};
 
 class Matcher::Search {
 public:
-    Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options,
-           const std::atomic<bool>& stop, Course course);
+    Search(std::int32_t parent_classes, std::int32_t child_classes, const Options& options, const Stop& stop,
+           Course course);
 
     // The first stretch: learns from it. Other searches may do so, too; then it settles.
     void begin(const Problem& stretch, const std::vector<float>& idle);
@@ -109,14 +109,14 @@ private:
     void for_pairs(Nearness::Whom whom, Visit&& visit) {
         nearness_.find(chains_, kReach, whom);
         for (const auto& [p, q] : nearness_.pairs()) {
-            if (stop_) return;
+            stop_.poll();
             if (split_.load(p, q, chains_.held(p), chains_.held(q))) visit(p, q);
         }
     }
 
     Problem problem_;
     const Options options_;
-    const std::atomic<bool>& stop_;
+    const Stop& stop_;
     const Course course_;
     bool learned_ = false;
     double trust_ = 1;                 // share of what this is sure of that another search found, too

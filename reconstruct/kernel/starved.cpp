@@ -83,12 +83,12 @@ void Matcher::Search::feed() {
     const auto known = chains_.parent_of();
     const double before = score();
     suppose_calls(nats);
-    for (int round = 0; round < kRounds && !stop_; ++round) {
+    for (int round = 0; round < kRounds; ++round) {
         climb(2);
         reestimate();
     }
     suppose_calls(against_none_);
-    for (int round = 0; round < 2 && !stop_; ++round) {
+    for (int round = 0; round < 2; ++round) {
         climb(options_.max_sweeps);
         model_.choose_clock(chains_.parent_of());
         reestimate();

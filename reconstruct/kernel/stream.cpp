@@ -14,7 +14,7 @@ constexpr Time kLonger = 4, kLeastPatience = 2'000'000'000;
 
 }  // namespace
 
-NodeStream::NodeStream(const Options& options, const StretchOptions& stretch, const std::atomic<bool>& stop)
+NodeStream::NodeStream(const Options& options, const StretchOptions& stretch, const Stop& stop)
     : options_(options), stretch_(stretch), stop_(stop) {}
 
 NodeStream::~NodeStream() = default;
@@ -128,7 +128,7 @@ void NodeStream::advance(Time now) {
     now_ = std::max(now_, now);
     forget_idle();
     if (!matcher_) count_candidates(false);
-    for (Border border = next_border(false); border.known && !stop_; border = next_border(false)) {
+    for (Border border = next_border(false); border.known; border = next_border(false)) {
         match(border);
         forget_idle();
     }
@@ -140,7 +140,7 @@ void NodeStream::finish() {
     }
     advance(now_);
     if (!matcher_) count_candidates(true);
-    for (Border border = next_border(true); border.known && !stop_; border = next_border(true)) {
+    for (Border border = next_border(true); border.known; border = next_border(true)) {
         match(border);
         forget_idle();
     }
@@ -231,6 +231,7 @@ std::vector<Time> NodeStream::departures(const std::vector<std::uint8_t>& answer
 }
 
 void NodeStream::match(const Border& border) {
+    stop_.poll();
     const auto decided = decided_parent_.size();
     // A parent that arrives after the last child has nothing to do with the stretch.
     const auto parents =

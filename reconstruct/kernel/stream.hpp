@@ -9,7 +9,6 @@
 // that it serves are kept for a while.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -74,12 +73,13 @@ struct StreamCounters {
 
 class NodeStream {
 public:
-    NodeStream(const Options& options, const StretchOptions& stretch, const std::atomic<bool>& stop);
+    NodeStream(const Options& options, const StretchOptions& stretch, const Stop& stop);
     ~NodeStream();
 
     // Parents in order of arrive, children in order of begin.
     void push(const ParentRows& parents, const ChildRows& children);
-    // Every row that begins before `now` has been pushed: matches what can be matched. `now` never goes back.
+    // Every row that begins before `now` has been pushed: matches what can be matched. `now` never goes back. Both throw
+    // Stopped when that is asked for, and are of no use any more then.
     void advance(Time now);
     // No more rows will come.
     void finish();
@@ -132,7 +132,7 @@ private:
 
     const Options options_;
     const StretchOptions stretch_;
-    const std::atomic<bool>& stop_;
+    const Stop& stop_;
     std::unique_ptr<Matcher> matcher_;
     SetupCalls setup_calls_;
     GapScale gaps_;

@@ -3,7 +3,6 @@
 #include "ejection.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -99,7 +98,7 @@ int wrong(const std::vector<std::int32_t>& found, const std::vector<std::int32_t
 }  // namespace
 
 int main() {
-    const std::atomic<bool> stop = false;
+    const Stop stop;
     unsigned gained = 0;
     int wrong_before = 0, wrong_behind = 0;
     for (unsigned seed = 1; seed <= kWorlds; ++seed) {
@@ -113,7 +112,7 @@ int main() {
         AnswerLength length(problem);
         length.bind();  // it tells nothing, as nothing was learned
         PairSplit split(problem, candidates, model);
-        Nearness nearness(problem, candidates, model, length);
+        Nearness nearness(problem, candidates, model, length, stop);
         Ejection ejection(problem, candidates, model, length, nearness, split, stop);
 
         std::mt19937 random(seed);
