@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 CAPTURE = Path(__file__).resolve().parent.parent / "pcaps" / "http_ajp_mysql_groundtruth.pcap"
@@ -26,3 +27,30 @@ def tapscope(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess
         check=False,
         timeout=120,
     )
+
+
+def wait_for(condition, seconds: float = 20.0) -> None:
+    """Polls ten times a second."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "what was waited for did not come"
+        time.sleep(0.1)
+
+
+def until_read(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process has read this file to its end."""
+    of_process = Path(f"/proc/{process.pid}")
+
+    def at_its_end() -> bool:
+        for link in of_process.glob("fd/*"):
+            try:
+                same = link.samefile(path)
+                places = (of_process / "fdinfo" / link.name).read_text()
+            except OSError:  # closed meanwhile
+                continue
+            if same and f"pos:\t{path.stat().st_size}\n" in places:
+                return True
+        return False
+
+    wait_for(lambda: process.poll() is not None or at_its_end(), 60)
+    assert process.poll() is None

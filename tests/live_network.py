@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,14 +131,6 @@ def let_others_through(folder: Path) -> None:
     ours = (folder.resolve(), *folder.resolve().parents)
     for path in ours[: ours.index(Path(tempfile.gettempdir()).resolve())]:
         path.chmod(path.stat().st_mode | 0o011)
-
-
-def wait_for(condition, seconds: float = 20.0) -> None:
-    """Polls ten times a second."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "what was waited for did not come"
-        time.sleep(0.1)
 
 
 def has_segments(spool: Path) -> bool:

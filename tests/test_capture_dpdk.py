@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from live_network import environment, network, stop, wait_for
+from cli_program import wait_for
+from live_network import environment, network, stop
 from test_capture_accounting import records, write
 from test_capture_live import messages
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_network import Network, has_segments, network, stop, wait_for
+from cli_program import wait_for
+from live_network import Network, has_segments, network, stop
 from test_capture_accounting import records, write
 from test_capture_live import messages
 

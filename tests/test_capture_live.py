@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pwd
 import signal
 import subprocess
+import termios
 import time
 from pathlib import Path
 
 import pytest
-from cli_program import COMMAND, environment, tapscope
-from live_network import has_segments, let_others_through, network, stop, wait_for
+from cli_program import COMMAND, environment, tapscope, until_read, wait_for
+from live_network import has_segments, let_others_through, network, stop
 
 from tapscope.capture import read_files, read_spool
 from tapscope.store.codes import MessageKind
@@ -286,7 +288,7 @@ def test_ctrl_c_ends_a_trace_whose_standard_input_is_stalled(tmp_path):
     os.close(reader)
     header = Path(__file__).resolve().parent.parent / "pcaps" / "mysql_several_statements.pcap"
     os.write(writer, header.read_bytes()[:1000])
-    time.sleep(2.0)
+    wait_for(lambda: fcntl.ioctl(writer, termios.FIONREAD, bytes(4)) == bytes(4))
     assert process.poll() is None
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
@@ -307,14 +309,13 @@ def test_a_growing_file_is_read_until_ctrl_c(tmp_path):
         stderr=subprocess.PIPE,
         env=environment(),
     )
-    time.sleep(2.0)
+    until_read(growing, process)
     with growing.open("ab") as file:
         for begin in range(1000, len(whole), 700):
             file.write(whole[begin : begin + 700])
             file.flush()
             time.sleep(0.05)
-    time.sleep(1.0)
-    assert process.poll() is None
+    until_read(growing, process)
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=20)
     assert process.returncode == ExitCode.DONE, errors
@@ -346,8 +347,7 @@ def test_a_followed_file_that_is_begun_anew_is_named(harm, said, tmp_path):
         stderr=subprocess.PIPE,
         env=environment(),
     )
-    time.sleep(2.0)
-    assert process.poll() is None
+    until_read(growing, process)
     harm(growing)
     out, errors = process.communicate(timeout=20)  # ends by itself
     assert process.returncode == ExitCode.DONE, errors

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from live_network import network, stop, wait_for
+from cli_program import wait_for
+from live_network import network, stop
 
 from tapscope.capture import read_files, read_spool
 from tapscope.store.errors import ExitCode

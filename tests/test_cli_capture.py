@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import threading
-import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from cli_program import CAPTURE, COMMAND, environment, tapscope
+from cli_program import CAPTURE, COMMAND, environment, tapscope, wait_for
 
 from tapscope.cli.main import run
 from tapscope.store.errors import ExitCode
@@ -44,7 +43,7 @@ def test_live_traffic_becomes_packets_and_calls(tmp_path):
         stderr=subprocess.PIPE,
         env=environment(),
     )
-    time.sleep(2.0)
+    wait_for((tmp_path / "lo.pcap").exists)
     for number in range(5):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/story/{number}", timeout=5) as answer:
             assert answer.read() == b"ok"

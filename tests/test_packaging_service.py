@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from live_network import COMMAND, environment, let_others_through, network, stop, wait_for
+from cli_program import wait_for
+from live_network import COMMAND, environment, let_others_through, network, stop
 from systemd_space import systemd, why_not
 
 from tapscope.capture import read_spool

@@ -16,7 +16,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from live_network import wait_for
+from cli_program import wait_for
 
 from tapscope.reconstruct import dapper
 from tapscope.reconstruct.ctf import Event

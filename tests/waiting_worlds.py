@@ -71,12 +71,12 @@ def workers(draw: random.Random, requests: int) -> World:
     return _written([0] * requests, arrive, depart, made)
 
 
-def held(draw: random.Random, requests: int, callers: int, in_order: bool) -> World:
-    """Six connections, each held for all calls of a request; callers ask again after their answer, so that a
+def held(draw: random.Random, requests: int, callers: int, in_order: bool, connections: int = 6) -> World:
+    """Connections, each held for all calls of a request; callers ask again after their answer, so that a
     request spends most of its stay in waiting. Ten pages have two statements of their own, and then some that
     all have. `in_order`: who came first gets the next connection, else any of those who wait."""
     waiting = [(draw.randrange(20 * MS), caller) for caller in range(callers)]
-    free = [(0, slot) for slot in range(6)]
+    free = [(0, slot) for slot in range(connections)]
     world = World()
     for _ in range(requests):
         released, slot = heapq.heappop(free)
