@@ -77,6 +77,24 @@ class Injector:
         return self._done
 
 
+_STANDS_WITHIN_S = 0.5
+"""Seconds that a process group is waited for, which mostly takes a few milliseconds to stop."""
+
+
+def _stands(group: int) -> bool:
+    """Whether all threads of a process group are stopped, or dead."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(process.name)) != group:
+                continue
+            states = [stat.read_text().rpartition(")")[2].split()[0] for stat in process.glob("task/*/stat")]
+        except OSError:  # over meanwhile
+            continue
+        if not set(states) <= set("TtZX"):
+            return False
+    return True
+
+
 class Stop(Injector):
     """SIGSTOP to a server, SIGCONT later.
 
@@ -92,6 +110,10 @@ class Stop(Injector):
     def begin(self) -> None:
         """Stops it."""
         os.killpg(self._group, signal.SIGSTOP)
+        # A thread that waits for a processor inside a system call finishes the call first, and may send so.
+        patience = time.monotonic() + _STANDS_WITHIN_S
+        while not _stands(self._group) and time.monotonic() < patience:
+            time.sleep(0.001)
 
     def end(self) -> None:
         """Lets it go on."""
