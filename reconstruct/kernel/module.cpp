@@ -47,8 +47,8 @@ void same_length(std::size_t got, std::size_t expected, const char* what) {
     }
 }
 
-// Runs `work` in a thread of its own, so that Ctrl-C can stop it: then that is asked for, and Python's error thrown. Signals
-// are the main thread's: what others have begun is stopped by Stream::stop, and returns.
+// Runs `work` in a thread of its own, so that Ctrl-C can stop it; then Python's error is thrown. Signals are the main
+// thread's: what others have begun is stopped by Stream::stop, and returns.
 template <class Work>
 void interruptibly(Stop& stop, Work&& work) {
     auto done = std::async(std::launch::async, [&] {

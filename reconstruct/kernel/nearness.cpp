@@ -39,6 +39,7 @@ bool Nearness::refresh(const Chains& chains) {
     for (std::size_t i = 0; i < open_.size(); ++i) {
         stale_now += stale_here_[i];
         if (stale_now == 0) continue;
+        stop_.poll();
         const auto c = open_[i];
         for (auto k = candidates_.offset[c]; k < candidates_.offset[c + 1]; ++k) {
             const auto p = candidates_.parent[k];

@@ -1,4 +1,4 @@
-// Ctrl-C in the middle of a search: whatever runs next asks, and all of it is given up.
+// Ctrl-C in the middle of a search: all of it is given up where it is.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ class Stop {
 public:
     // From any thread.
     void ask() noexcept { asked_ = true; }
-    // Throws Stopped from then on. Asked for so often that a second never goes by between two times.
+    // Throws Stopped from then on. A search asks at each pair, and at each call that it places or looks at anew.
     void poll() const {
         if (asked_.load(std::memory_order_relaxed)) throw Stopped{};
     }

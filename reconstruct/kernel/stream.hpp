@@ -20,6 +20,7 @@
 #include "key_map.hpp"
 #include "problem.hpp"
 #include "setup_calls.hpp"
+#include "stop.hpp"
 
 namespace tapscope::match {
 
