@@ -78,7 +78,8 @@ class Injector:
 
 
 _STANDS_WITHIN_S = 0.5
-"""Seconds that a process group is waited for, which mostly takes a few milliseconds to stop."""
+"""Seconds that a process group is waited for. It mostly takes milliseconds to stop; but who waits for a child
+that is stopped before it has begun its program (vfork) never does."""
 
 
 def _stands(group: int) -> bool:
@@ -87,10 +88,13 @@ def _stands(group: int) -> bool:
         try:
             if os.getpgid(int(process.name)) != group:
                 continue
-            states = [stat.read_text().rpartition(")")[2].split()[0] for stat in process.glob("task/*/stat")]
-        except OSError:  # over meanwhile
+        except ProcessLookupError:
             continue
-        if not set(states) <= set("TtZX"):
+        try:
+            states = {stat.read_text().rpartition(")")[2].split()[0] for stat in process.glob("task/*/stat")}
+        except OSError:  # a thread has ended meanwhile: others may run
+            return False
+        if not states <= set("TtZX"):
             return False
     return True
 
