@@ -99,8 +99,9 @@ def test_requests_are_not_starved_where_ten_wait_for_each_connection(
     world = held(random.Random(1), requests, 10 * connections, in_order, connections)
     found = score(world, EvidenceMode.TIMING)
     assert found.edges > right
-    assert abs(found.probability.mean() - found.edges) < 0.1
-    assert found.right[found.probability >= 0.99].mean() > 0.95
+    assert abs(found.probability.mean() - found.edges) < 0.07
+    sure = found.probability >= 0.99
+    assert (~found.right[sure]).sum() <= 0.05 * sure.sum()
 
 
 def test_requests_that_need_no_call_are_not_taken_for_starved():
