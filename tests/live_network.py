@@ -18,6 +18,7 @@ SERVER = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Page(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body waits for the client to acknowledge the head, 40 ms
     def do_GET(self):
         body = b"x" * (int(self.path.rpartition("/")[2]) * 37 % 5000)
         self.send_response(200)

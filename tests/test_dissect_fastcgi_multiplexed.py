@@ -120,7 +120,7 @@ def test_a_lost_packet_makes_no_wrong_pair(seed: int, tmp_path: Path) -> None:
     packets = multiplexed(seed)
     shares = [
         check_losses(tmp_path, packets, packets[:number] + packets[number + 1 :])
-        for number in range(3, len(packets) - 3)
+        for number in range(3 + seed % 2, len(packets) - 3, 2)
     ]
     assert sum(shares) > 0.97 * len(shares)
 

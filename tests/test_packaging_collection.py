@@ -8,10 +8,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_a_later_process_with_other_hashes_finds_the_same_names():
+def test_a_later_process_with_other_hashes_finds_the_same_names(request: pytest.FixtureRequest) -> None:
     """A name made from a clock (gzip stamps its output) or from the order of a set would differ."""
 
     def names(seed: str) -> list[str]:
@@ -22,9 +24,11 @@ def test_a_later_process_with_other_hashes_finds_the_same_names():
         )  # fmt: skip
         return [line for line in found.stdout.splitlines() if "::" in line]
 
-    first = names("1")
-    assert len(first) > 1000
-    assert first == names("2")
+    later = names("1")
+    assert len(later) > 1000
+    # This process has other hashes; where it runs a part of the tests only, one more tells.
+    here = [item.nodeid for item in request.session.items]
+    assert later == (here if len(here) >= len(later) else names("2"))
 
 
 def test_no_two_modules_that_tests_import_by_name_share_one():

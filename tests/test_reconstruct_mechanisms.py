@@ -303,13 +303,13 @@ def test_what_is_prepared_by_a_request_of_its_own_is_not_joined():
 
 
 def test_steps_that_hardly_come_twice_do_not_vouch_for_themselves():
-    held = score(any_of_many_statements(1, 300, 16), EvidenceMode.TIMING)
+    held = score(any_of_many_statements(1, 300, 16, requests=400), EvidenceMode.TIMING)
     assert held.paths > 0.85
     sure = held.probability >= 0.99
     assert sure.mean() > 0.7
     assert held.right[sure].mean() > 0.98
     # On connections of their own nothing tells them apart, and it is said so.
-    blind = score(any_of_many_statements(1, 300, 0, requests=500), EvidenceMode.TIMING)
+    blind = score(any_of_many_statements(1, 300, 0, requests=250), EvidenceMode.TIMING)
     assert blind.edges < 0.5, "the world is too easy"
     assert (blind.probability >= 0.99).mean() < 0.1
     assert blind.probability.mean() < blind.edges + 0.25

@@ -16,7 +16,7 @@ from tapscope.validate.edges import calibration
 def test_what_is_claimed_of_systems_drawn_at_random_is_right():
     """`python benchmarks/systems_at_random.py` has more of them, and what each is made of."""
     found = []
-    for seed in range(300, 316):
+    for seed in range(300, 315):
         system, world = random_system(seed, 700)
         found.append(score(world, EvidenceMode.ALL if system.repeats else EvidenceMode.TIMING))
     right = np.concatenate([each.right for each in found])
@@ -27,10 +27,9 @@ def test_what_is_claimed_of_systems_drawn_at_random_is_right():
     assert told.sure_wrong < 0.003 * told.sure_edges
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_stack_of_connections_does_not_say_that_a_request_kept_its_own(seed: int) -> None:
-    """The connection that was used last is lent to whoever asks next. Before that was known (pick.hpp), 0.59
-    and 0.37 of the edges were right where 0.71 and 0.47 are, and of the sure ones 9 and 31 % were wrong."""
+def test_a_stack_of_connections_does_not_say_that_a_request_kept_its_own() -> None:
+    """The connection that was used last is lent to whoever asks next. Where that is not known (pick.hpp),
+    0.72 of the edges are right and 0.81 claimed, where it is 0.76 and 0.77."""
     system = System(
         arrivals="at random",
         callers=0,
@@ -49,10 +48,10 @@ def test_a_stack_of_connections_does_not_say_that_a_request_kept_its_own(seed: i
         work_ms=3.0,
         call_ms=1.0,
     )
-    found = score(Running(system, random.Random(seed), 1500).serve_all(), EvidenceMode.TIMING)
+    found = score(Running(system, random.Random(1), 500).serve_all(), EvidenceMode.TIMING)
     assert abs(found.probability.mean() - found.edges) < 0.05
     sure = found.probability >= 0.99
-    assert sure.mean() > 0.2
+    assert sure.mean() > 0.3
     assert found.right[sure].mean() > 0.985
 
 
