@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 from pathlib import Path
 
 import pytest
+from generated import build_generator
 
 pytest_plugins = ["report_page"]
 
@@ -23,3 +26,13 @@ def traced_light(tmp_path_factory) -> Path:
 
     source = Path(__file__).resolve().parent.parent / "pcaps" / "testbed_light"
     return pipeline.trace([source], tmp_path_factory.mktemp("light") / "run.db")
+
+
+@pytest.fixture(scope="session")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that generates captures, compiled once for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    with (shared / "generator.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build_generator(shared / "generator")

@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from generated import KINDS, build_generator, generate
+from generated import KINDS, generate
 from generated_captures import Read, assert_exact
-
-
-@pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_generator(tmp_path_factory.mktemp("generator"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from capture_packets import CLIENT, SERVER, Dialogue, Packet, write_pcap
 from damaged_captures import PCAPS
-from generated import KINDS, build_generator
+from generated import KINDS
 from generated_captures import Read, assert_exact
 from impairment import MOVED, TRAFFIC, Judged, Traffic, judge
 from recorded import impaired, repeated
@@ -20,11 +20,6 @@ BYTES = 12e6
 SEEDS = (1, 2, 3)
 ASK = b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n"
 FIRST_BYTE = 1001  # sequence number, of a Dialogue's client
-
-
-@pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_generator(tmp_path_factory.mktemp("generator"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

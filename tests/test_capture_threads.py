@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from generated import build_generator, generate
+from generated import generate
 
 from tapscope import capture
 from tapscope.store.errors import TapscopeError
@@ -38,11 +38,6 @@ def assert_same(one: capture.CaptureTables, several: capture.CaptureTables) -> N
 def test_every_sample_gives_the_same_tables(path: Path) -> None:
     one = capture.read_files([path], salt=SALT, keep_text=True, threads=1)
     assert_same(one, capture.read_files([path], salt=SALT, keep_text=True, threads=2))
-
-
-@pytest.fixture(scope="module")
-def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_generator(tmp_path_factory.mktemp("generator"))
 
 
 @pytest.mark.parametrize("kind", ["http_small", "http_chunked", "mysql_prepared", "ajp", "tiers", "churn"])
