@@ -58,6 +58,7 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
 double Matcher::Search::bind(const Problem& stretch, const std::vector<float>& idle) {
     problem_ = stretch;
     model_.temper(kToDecide);
+    model_.doubt(false);
     const auto settled = std::min(problem_.settled, problem_.children.size());
     const double keep =
         learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
@@ -224,6 +225,7 @@ Draws Matcher::Search::decide() {
     unsettle(certain);
     const auto best = chains_.parent_of();
     model_.temper(kToDoubt);
+    model_.doubt(true);
     find_live_pairs();
     Draws drawn(candidates_, chains_, live_);
     for (int round = 0; round < options_.draws; ++round) {

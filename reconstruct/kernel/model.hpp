@@ -97,6 +97,8 @@ public:
 
     // How much the evidence counts from now on.
     void temper(const Temper& temper) noexcept { temper_ = temper; }
+    // Whether it is asked how sure an assignment is, and not which one is best.
+    void doubt(bool doubts) noexcept { doubts_ = doubts; }
     const Temper& temper() const noexcept { return temper_; }
 
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
@@ -148,7 +150,9 @@ public:
     // Log score of child c having been made by no candidate parent. A child that a parent makes adds a gap to its chain:
     // what the temper takes from a usual one is taken here, too, or whoever makes a call would gain by that alone.
     float orphan(std::int32_t child) const noexcept {
-        return orphans_.log_rate(problem_.children.cls[child]) + (temper_.gaps - 1) * usual_gap_;
+        const auto cls = problem_.children.cls[child];
+        return (doubts_ ? orphans_.log_rate_in_doubt(cls) : orphans_.log_rate(cls)) +
+               (temper_.gaps - 1) * usual_gap_;
     }
 
     // log S(gap): that a step out of this state has not happened yet. Turns a density into a hazard.
@@ -286,6 +290,7 @@ private:
     Affinity affinity_;
     bool learned_ = false;
     bool lent_once_ = false;
+    bool doubts_ = false;
     Temper temper_;
     std::vector<float> against_none_;
 

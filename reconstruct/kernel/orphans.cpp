@@ -9,6 +9,8 @@ namespace {
 constexpr double kUnlikely = -40.0;  // nats, before anything is known
 // Of a class, and calls at all, before any is seen; and ns in which nothing was seen, either.
 constexpr double kShare = 0.00002, kFew = 0.0001, kNothing = 1e9;
+// Of a class, where nothing tells; and how many of these not to have seen where they would have shown leaves half of it.
+constexpr double kHidden = 0.003, kUnseen = 0.5;
 // Instants of a stretch at which it is asked for how long from there on a request is there; how far around a call they
 // tell of it, and how many at least.
 constexpr int kInstants = 4096, kFewest = 16;
@@ -48,6 +50,16 @@ public:
         return static_cast<float>(high - low + 1) / static_cast<float>(alone + 1);
     }
 
+    // Share of all instants at which a call that takes so long finds nobody.
+    double alone(double takes) const {
+        std::ptrdiff_t alone = 0;
+        for (const auto& left : left_) {
+            alone += std::count_if(left.begin(), left.end(),
+                                   [&](Time stays) { return static_cast<double>(stays) < takes; });
+        }
+        return static_cast<double>(alone) / (kInstants * static_cast<double>(left_.size()));
+    }
+
 private:
     Time from_;
     double step_;  // ns
@@ -62,15 +74,23 @@ void Orphans::bind() {
     const auto classes = static_cast<std::size_t>(children.n_classes);
     streams_.resize(classes);
     log_rate_.resize(classes, static_cast<float>(kUnlikely));
+    log_rate_in_doubt_.resize(classes, static_cast<float>(kUnlikely));
+    alone_.assign(classes, 0.0f);
     stands_for_.assign(children.size(), 0.0f);
     const auto decided = problem_.decided();
     if (children.size() <= decided) return;
     const Covered covered(problem_, children.begin[decided], children.begin.back());
+    std::vector<double> takes_all(classes, 0.0), made(classes, 0.0);
     for (std::size_t c = decided; c < children.size(); ++c) {
-        if (!candidates_.of(c).empty()) continue;
         const Time takes = children.response_begin[c] - children.begin[c];
+        takes_all[static_cast<std::size_t>(children.cls[c])] += static_cast<double>(takes);
+        made[static_cast<std::size_t>(children.cls[c])] += 1;
+        if (!candidates_.of(c).empty()) continue;
         stands_for_[c] =
             std::min(covered.all_by_alone(problem_.process_of_child(c), children.begin[c], takes), kMost);
+    }
+    for (std::size_t k = 0; k < classes; ++k) {
+        if (made[k] > 0) alone_[k] = static_cast<float>(covered.alone(takes_all[k] / made[k]));
     }
 }
 
@@ -79,6 +99,7 @@ void Orphans::estimate(double keep) {
     for (auto& stream : streams_) {
         stream.made *= keep;
         stream.expected *= keep;
+        stream.alone *= keep;
     }
     span_ns_ *= keep;
     const auto settled = std::min(problem_.settled, children.size());
@@ -86,13 +107,19 @@ void Orphans::estimate(double keep) {
         auto& stream = streams_[static_cast<std::size_t>(children.cls[c])];
         stream.made += 1;
         stream.expected += static_cast<double>(stands_for_[c]);
+        stream.alone += static_cast<double>(alone_[static_cast<std::size_t>(children.cls[c])]);
     }
     if (problem_.decided() < settled) {
         span_ns_ += static_cast<double>(children.begin[settled - 1] - children.begin[problem_.decided()]);
     }
+    const auto log_rate = [&](double calls) {
+        return static_cast<float>(std::log(calls / (kNothing + span_ns_)));
+    };
     for (std::size_t k = 0; k < streams_.size(); ++k) {
-        const double calls = streams_[k].expected + kShare * streams_[k].made + kFew;
-        log_rate_[k] = static_cast<float>(std::log(calls / (kNothing + span_ns_)));
+        const auto& [made, expected, alone] = streams_[k];
+        const double calls = expected + kShare * made + kFew;
+        log_rate_[k] = log_rate(calls);
+        log_rate_in_doubt_[k] = log_rate(calls + kHidden * made * kUnseen / (kUnseen + kHidden * alone));
     }
 }
 

@@ -6,6 +6,9 @@
 // the time around it, by the part of that in which such a call would have found nobody (by the time around it, because
 // such streams begin, end and pause). That much is known before anything is assigned; a rate that was learned from the
 // assignment would feed itself.
+//
+// Where somebody is there at nearly all times, none of them would be seen. So where it is asked how sure an assignment is,
+// three calls of a thousand may be nobody's, as far as the time in which that would have shown does not speak against it.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +32,17 @@ public:
 
     // Logarithm of the rate per ns at which calls of this class come that are nobody's.
     float log_rate(std::int32_t cls) const noexcept { return log_rate_[static_cast<std::size_t>(cls)]; }
+    // The same where it is asked how sure an assignment is.
+    float log_rate_in_doubt(std::int32_t cls) const noexcept {
+        return log_rate_in_doubt_[static_cast<std::size_t>(cls)];
+    }
 
 private:
     // What is known of a class.
     struct Stream {
         double made = 0;      // all calls of the class
         double expected = 0;  // nobody's, by those that no request could have made
+        double alone = 0;     // of those made: how many would have found nobody, had they come at any time
     };
 
     const Problem& problem_;
@@ -42,7 +50,8 @@ private:
     std::vector<float> stands_for_;  // by child: how many it stands for; 0 where a request could have made it
     std::vector<Stream> streams_;    // by class
     double span_ns_ = 0;
-    std::vector<float> log_rate_;  // by class
+    std::vector<float> alone_;  // by class: share of the time in which its calls would find nobody
+    std::vector<float> log_rate_, log_rate_in_doubt_;  // by class
 };
 
 }  // namespace tapscope::match

@@ -20,13 +20,13 @@ constexpr Time kMs = 1'000'000;
 constexpr int kRequests = 2000;
 constexpr std::int32_t kOwn = 0, kTimers = 1;
 
-// A request every 10 ms, there for 6 ms, that makes one call; and calls of 1 ms that a timer makes, at any time between.
+// A request every 10 ms, there for `stays`, that makes one call; and calls of 1 ms that a timer makes, at any time between.
 struct Node {
     RequestRows rows;
     Problem problem;
     Candidates candidates;
 
-    explicit Node(int timer_calls, Time from = 0, Time until = kRequests * 10 * kMs) {
+    explicit Node(int timer_calls, Time from = 0, Time until = kRequests * 10 * kMs, Time stays = 6 * kMs) {
         std::mt19937 random(1);
         struct Call {
             Time begin;
@@ -34,7 +34,7 @@ struct Node {
         };
         std::vector<Call> calls;
         for (int r = 0; r < kRequests; ++r) {
-            rows.request(r * 10 * kMs, r * 10 * kMs + 6 * kMs);
+            rows.request(r * 10 * kMs, r * 10 * kMs + stays);
             calls.push_back({r * 10 * kMs + 2 * kMs, r});
         }
         std::uniform_int_distribution<Time> any(from, until);
@@ -48,11 +48,11 @@ struct Node {
     }
 };
 
-double rate_per_second(const Node& node, std::int32_t cls) {
+double rate_per_second(const Node& node, std::int32_t cls, bool in_doubt = false) {
     Orphans orphans(node.problem, node.candidates);
     orphans.bind();
     orphans.estimate(0);
-    return std::exp(orphans.log_rate(cls)) * 1e9;
+    return std::exp(in_doubt ? orphans.log_rate_in_doubt(cls) : orphans.log_rate(cls)) * 1e9;
 }
 
 void those_that_no_request_could_have_made_stand_for_all() {
@@ -72,11 +72,22 @@ void what_came_while_nobody_was_there_yet_stands_for_itself() {
            "so many in 40 s, and one more in which nothing was seen");
 }
 
+// 100 of their own calls a second.
+void where_somebody_is_always_there_a_few_may_be_nobodys() {
+    const Node always(0, 0, kRequests * 10 * kMs, 25 * kMs);
+    expect(rate_per_second(always, kOwn) < 0.01, "none is expected");
+    const double hidden = rate_per_second(always, kOwn, true);
+    expect(hidden > 0.25 && hidden < 0.31, "and three of a thousand are not excluded");
+    const Node often(0);
+    expect(rate_per_second(often, kOwn, true) < 0.3 * hidden, "where they would show, fewer are");
+}
+
 }  // namespace
 
 int main() {
     those_that_no_request_could_have_made_stand_for_all();
     requests_own_calls_are_none();
     what_came_while_nobody_was_there_yet_stands_for_itself();
+    where_somebody_is_always_there_a_few_may_be_nobodys();
     return tapscope::test::failures > 0;
 }
