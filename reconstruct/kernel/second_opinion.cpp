@@ -20,9 +20,11 @@ constexpr double kHalf = 0.5;     // of two searches that disagree, either may b
 }  // namespace
 
 bool Matcher::Search::in_doubt(const Assignment& found) const {
-    const auto unsure = std::count_if(found.probability.begin(), found.probability.end(),
-                                      [](double probability) { return probability < kSure; });
-    return static_cast<double>(unsure) > kInDoubt * static_cast<double>(found.probability.size());
+    double unsure = 0;  // between requests: whether a call is nobody's is no question to another search
+    for (std::size_t c = 0; c < found.parent.size(); ++c) {
+        unsure += found.probability[c] < kSure && (found.parent[c] == kNone || found.runner_up[c] != kNone);
+    }
+    return unsure > kInDoubt * static_cast<double>(found.parent.size());
 }
 
 void Matcher::Search::ask(Search& other, Assignment& found) {
