@@ -97,9 +97,10 @@ public:
 
     // How much the evidence counts from now on.
     void temper(const Temper& temper) noexcept { temper_ = temper; }
+    const Temper& temper() const noexcept { return temper_; }
+
     // Whether it is asked how sure an assignment is, and not which one is best.
     void doubt(bool doubts) noexcept { doubts_ = doubts; }
-    const Temper& temper() const noexcept { return temper_; }
 
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
     // The content of `next` is not in it.

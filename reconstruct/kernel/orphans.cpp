@@ -37,6 +37,8 @@ public:
             }
             for (std::size_t g = 0; g < left_.size(); ++g) left_[g].push_back(last[g] - now);
         }
+        for (const auto& left : left_) all_.insert(all_.end(), left.begin(), left.end());
+        std::sort(all_.begin(), all_.end());
     }
 
     // Around `when`, by how much is all the time more than that in which a call that takes so long finds nobody?
@@ -50,14 +52,11 @@ public:
         return static_cast<float>(high - low + 1) / static_cast<float>(alone + 1);
     }
 
-    // Share of all instants at which a call that takes so long finds nobody.
+    // Share of all instants at which a call that takes so long finds nobody, in any process.
     double alone(double takes) const {
-        std::ptrdiff_t alone = 0;
-        for (const auto& left : left_) {
-            alone += std::count_if(left.begin(), left.end(),
-                                   [&](Time stays) { return static_cast<double>(stays) < takes; });
-        }
-        return static_cast<double>(alone) / (kInstants * static_cast<double>(left_.size()));
+        const auto alone =
+            std::lower_bound(all_.begin(), all_.end(), static_cast<Time>(takes)) - all_.begin();
+        return static_cast<double>(alone) / static_cast<double>(all_.size());
     }
 
 private:
@@ -65,6 +64,7 @@ private:
     double step_;  // ns
     std::ptrdiff_t reach_;
     std::vector<std::vector<Time>> left_;  // by process and instant
+    std::vector<Time> all_;                // the same, ascending
 };
 
 }  // namespace

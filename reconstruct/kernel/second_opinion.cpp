@@ -13,16 +13,18 @@ namespace tapscope::match {
 namespace {
 
 constexpr double kSure = 0.99;
-constexpr double kInDoubt = 0.1;  // share of the calls that are not sure, from which on it is asked
+constexpr double kInDoubt =
+    0.1;  // share of the calls that may be another request's, from which on it is asked
 constexpr double kBehind = 0.03;  // nats for each call, from which on the second search has found nothing
 constexpr double kHalf = 0.5;     // of two searches that disagree, either may be right
 
 }  // namespace
 
 bool Matcher::Search::in_doubt(const Assignment& found) const {
-    double unsure = 0;  // between requests: whether a call is nobody's is no question to another search
+    double unsure =
+        0;  // not of whether its request made a call or nobody: another search knows no more of that
     for (std::size_t c = 0; c < found.parent.size(); ++c) {
-        unsure += found.probability[c] < kSure && (found.parent[c] == kNone || found.runner_up[c] != kNone);
+        unsure += found.probability[c] < kSure && found.runner_up[c] != kNone;
     }
     return unsure > kInDoubt * static_cast<double>(found.parent.size());
 }
