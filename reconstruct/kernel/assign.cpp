@@ -131,6 +131,7 @@ void Matcher::Search::learn() {
 // Other places than the one where the rounds of learning have ended.
 void Matcher::Search::move_on() {
     feed();
+    claim();
     start_elsewhere();
     attempt(&Search::set_out);
     const auto follow = [&] {

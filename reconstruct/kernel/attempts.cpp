@@ -8,6 +8,7 @@ namespace {
 constexpr float kScatter = 0.15f;
 // Draws that cool down, because a climb from the first alone goes to the nearest summit.
 constexpr float kAnneal[] = {kScatter, 0.3f, 0.6f};
+constexpr int kSupposedFor = 4;  // models
 constexpr int kQueueRounds = 8;
 constexpr float kInOrder = 2.0f;  // nats for each octave of places that a request is before or behind its own
 
@@ -20,6 +21,28 @@ void Matcher::Search::attempt(Way leave) {
     climb(options_.max_sweeps);
     chains_.restore(pieces_.best(known, chains_.parent_of()));
     if (pieces_.gain() > 0) climb(options_.max_sweeps);
+}
+
+// For some models, so many nats are against something, by class, and `otherwise` again from there on. Meanwhile all may
+// have become as it likes; and it is given up where the last model says less of its own assignment than the first.
+void Matcher::Search::suppose(Supposition against, const std::vector<float>& nats,
+                              const std::vector<float>& otherwise) {
+    const auto known = chains_.parent_of();
+    const double before = score();
+    (this->*against)(nats);
+    for (int round = 0; round < kSupposedFor; ++round) {
+        climb(2);
+        reestimate();
+    }
+    (this->*against)(otherwise);
+    for (int round = 0; round < 2; ++round) {
+        climb(options_.max_sweeps);
+        model_.choose_clock(chains_.parent_of());
+        reestimate();
+    }
+    if (score() > before) return;
+    chains_.restore(known);
+    reestimate();
 }
 
 // A forward pass by a model that is good already. Sharp gaps would hold it where it has left the chains, as it knew

@@ -90,6 +90,8 @@ public:
 
     // From here on, so many nats, by class, are against a request without calls; empty: none. Until it is said otherwise.
     void suppose_calls(const std::vector<float>& nats) { against_none_ = nats; }
+    // The same against a call that is nobody's, by its class.
+    void suppose_claimed(const std::vector<float>& nats) { against_nobody_ = nats; }
 
     // Decides by an assignment of the present rows which clock tells the gaps best: see WorkClock. Returns whether it is
     // another one than before; then an estimate must follow.
@@ -152,9 +154,12 @@ public:
     // what the temper takes from a usual one is taken here, too, or whoever makes a call would gain by that alone.
     float orphan(std::int32_t child) const noexcept {
         const auto cls = problem_.children.cls[child];
-        return (doubts_ ? orphans_.log_rate_in_doubt(cls) : orphans_.log_rate(cls)) +
-               (temper_.gaps - 1) * usual_gap_;
+        float nats = doubts_ ? orphans_.log_rate_in_doubt(cls) : orphans_.log_rate(cls);
+        if (!against_nobody_.empty()) nats -= against_nobody_[static_cast<std::size_t>(cls)];
+        return nats + (temper_.gaps - 1) * usual_gap_;
     }
+    // How many calls of a class are expected to be nobody's.
+    double expected_orphans(std::int32_t cls) const noexcept { return orphans_.expected(cls); }
 
     // log S(gap): that a step out of this state has not happened yet. Turns a density into a hazard.
     float log_survival(std::int32_t p, std::int32_t previous, Time now) const;
@@ -293,7 +298,7 @@ private:
     bool lent_once_ = false;
     bool doubts_ = false;
     Temper temper_;
-    std::vector<float> against_none_;
+    std::vector<float> against_none_, against_nobody_;
 
     // What a step asks of either row, side by side: it is asked for in no order.
     struct ParentRow {

@@ -36,6 +36,10 @@ public:
     float log_rate_in_doubt(std::int32_t cls) const noexcept {
         return log_rate_in_doubt_[static_cast<std::size_t>(cls)];
     }
+    // How many calls of this class are nobody's.
+    double expected(std::int32_t cls) const noexcept {
+        return streams_[static_cast<std::size_t>(cls)].expected;
+    }
 
 private:
     // What is known of a class.

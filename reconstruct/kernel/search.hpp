@@ -1,5 +1,5 @@
 // The search for the assignment of one stretch: what its parts share. assign.cpp is its course, climb.cpp the moves that
-// only gain, attempts.cpp and starved.cpp the ways out of a place where none does, second_opinion.cpp what it is held to.
+// only gain, attempts.cpp, starved.cpp and unclaimed.cpp the ways out of a place where none does, second_opinion.cpp what it is held to.
 #pragma once
 
 #include <cstdint>
@@ -58,6 +58,7 @@ public:
 
 private:
     using Way = void (Search::*)();
+    using Supposition = void (Search::*)(const std::vector<float>& nats);
 
     // The course of the search.
     double bind(const Problem& stretch, const std::vector<float>& idle);
@@ -83,6 +84,7 @@ private:
 
     // Other places to climb from.
     void attempt(Way leave);
+    void suppose(Supposition against, const std::vector<float>& nats, const std::vector<float>& otherwise);
     void set_out();
     void scatter();
     void anneal();
@@ -103,6 +105,11 @@ private:
     std::vector<int> starved() const;
     void feed();
     void suppose_calls(const std::vector<float>& nats);
+
+    // Calls that are nobody's, and too many for that.
+    std::vector<float> unclaimed() const;
+    void claim();
+    void suppose_claimed(const std::vector<float>& nats);
 
     // Calls visit(p, q) with the split loaded, for every pair that could exchange children in the present state.
     template <class Visit>

@@ -21,7 +21,6 @@ constexpr double kShare = 0.2, kUsual = 1.0;
 constexpr double kMostly = 0.1;     // share of all requests
 constexpr float kUnlikely = 3.0f;   // nats against each, where they are more,
 constexpr float kSupposed = 10.0f;  // and while it is supposed that there are none
-constexpr int kRounds = 4;          // models meanwhile
 
 }  // namespace
 
@@ -74,28 +73,12 @@ void Matcher::Search::expect_calls() {
     suppose_calls(against_none_);
 }
 
-// For some models, all of a starved class are supposed to make calls. Then they may do as they like; and it is given up
-// where the last model says less of its own assignment than the first.
+// All of a starved class are supposed to make calls.
 void Matcher::Search::feed() {
     std::vector<float> nats;
     for (const int count : starved()) nats.push_back(count > 0 ? kSupposed : 0.0f);
     if (std::all_of(nats.begin(), nats.end(), [](float each) { return each == 0; })) return;
-    const auto known = chains_.parent_of();
-    const double before = score();
-    suppose_calls(nats);
-    for (int round = 0; round < kRounds; ++round) {
-        climb(2);
-        reestimate();
-    }
-    suppose_calls(against_none_);
-    for (int round = 0; round < 2; ++round) {
-        climb(options_.max_sweeps);
-        model_.choose_clock(chains_.parent_of());
-        reestimate();
-    }
-    if (score() > before) return;
-    chains_.restore(known);
-    reestimate();
+    suppose(&Search::suppose_calls, nats, against_none_);
 }
 
 void Matcher::Search::suppose_calls(const std::vector<float>& nats) {
