@@ -48,14 +48,14 @@ def ran(request: pytest.FixtureRequest) -> Any:
 
 
 def test_all_requests_were_answered(ran: Finished) -> None:
-    assert len(ran.asked) > 80
+    assert len(ran.asked) > 30
     assert {r["status"] for r in ran.asked} <= {"200", "303", "404"}
     assert sum(r["status"] == "404" for r in ran.asked) < 0.05 * len(ran.asked)
 
 
 def test_a_page_is_one_call_to_nginx_and_its_parts_one_call_each(ran: Finished) -> None:
     pages = {r["request_id"] for r in ran.asked if r["target"].startswith("/page/")}
-    assert len(pages) > 20
+    assert len(pages) > 8
     behind = [c for c in ran.of("http") if c["dport"] != "80"]
     assert Counter(c["request_id"] for c in ran.of("http") if c["dport"] == "80") == Counter(ran.ids)
     found: dict[str, list[tuple[str, str]]] = {}
@@ -92,7 +92,7 @@ def test_statements_name_their_part(ran: Finished) -> None:
 
 def test_both_sources_of_truth_agree(ran: Finished) -> None:
     summary = ran.manifest["truth"]
-    assert summary["content_and_checkout_agree"] > 300
+    assert summary["content_and_checkout_agree"] > 100
     for odd in ("content_and_checkout_differ", "bytes_not_understood", "messages_with_two_ids", "gaps"):
         assert summary.get(odd, 0) == 0
 
@@ -119,6 +119,6 @@ def test_only_the_event_driven_service_asks_several_things_at_once(
     threads: Finished, events: Finished
 ) -> None:
     assert statements_at_once(threads) == 0
-    assert statements_at_once(events) > 20
+    assert statements_at_once(events) > 8
     assert "COM_PING" not in {c["kind"] for c in events.of("mysql")}
     assert len({c["sport"] for c in events.of("mysql") if c["part"] == "2"}) > 1

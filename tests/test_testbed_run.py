@@ -101,7 +101,7 @@ def test_no_frame_is_in_the_capture_twice(ran: Ran) -> None:
 
 
 def test_all_requests_were_answered(ran: Ran) -> None:
-    assert len(ran.asked) > 50
+    assert len(ran.asked) > 20
     assert {r["status"] for r in ran.asked} <= {"200", "303", "403", "404"}
     assert sum(r["status"] in ("200", "303") for r in ran.asked) > 0.95 * len(ran.asked)
 
@@ -124,7 +124,7 @@ def test_database_calls_belong_to_requests_that_were_asked(ran: Ran) -> None:
 
 def test_both_sources_of_truth_agree(ran: Ran) -> None:
     summary = ran.manifest["truth"]
-    assert summary["content_and_checkout_agree"] > 100
+    assert summary["content_and_checkout_agree"] > 40
     assert summary.get("content_and_checkout_differ", 0) == 0
     assert summary.get("bytes_not_understood", 0) == 0
     assert summary.get("messages_with_two_ids", 0) == 0
@@ -192,10 +192,10 @@ def test_without_truth_the_monitors_log_and_statements_are_as_the_application_wa
     )
     folder = tmp_path / "run"
     manifest = run.run(options, folder)
-    assert manifest["requests"]["in_run_phase"] > 20
+    assert manifest["requests"]["in_run_phase"] > 8
     assert not (folder / "truth" / "calls.csv.gz").exists()
     assert not (folder / "events" / "tomcat" / "checkouts.tsv").exists()
-    assert len(rows(folder / "events" / "tomcat" / "statements.tsv", "\t")) > 20
+    assert len(rows(folder / "events" / "tomcat" / "statements.tsv", "\t")) > 8
     logged = [line["sql_text"] for line in rows(folder / "events" / "mariadb" / "slow_log.tsv", "\t")]
     assert any("WHERE" in text for text in logged)
     assert [text for text in logged if "<> ''" in text] == []

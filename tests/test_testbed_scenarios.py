@@ -72,7 +72,7 @@ def ran(request: pytest.FixtureRequest) -> Any:
 
 
 def test_requests_were_answered(ran: Finished) -> None:
-    assert len(ran.asked) > 50  # as many as a machine that does other things, too, gets done
+    assert len(ran.asked) > 20  # as many as a machine that does other things, too, gets done
     answered = sum(r["status"] in ("200", "303") for r in ran.asked)
     assert answered > 0.95 * len(ran.asked)
 
@@ -91,7 +91,7 @@ def test_calls_belong_to_requests_or_to_the_start_of_a_pool(ran: Finished) -> No
 
 def test_both_sources_of_truth_agree(ran: Finished) -> None:
     summary = ran.manifest["truth"]
-    assert summary["content_and_checkout_agree"] > 500
+    assert summary["content_and_checkout_agree"] > 200
     for odd in ("content_and_checkout_differ", "bytes_not_understood", "messages_with_two_ids", "gaps"):
         assert summary.get(odd, 0) == 0
 
@@ -185,4 +185,4 @@ def test_threads_and_request_ids_tell_the_same_paths(balanced: Finished) -> None
     made = found.made
     linked = accuracy.from_tables(made.calls, tables.connections, tables.addresses, made.links, names)
     result = accuracy.paths(linked, truth.read(balanced.folder / "truth" / "calls.csv.gz", names))
-    assert result.paths_correct == result.paths_exist == result.paths_reported > 100
+    assert result.paths_correct == result.paths_exist == result.paths_reported > 40

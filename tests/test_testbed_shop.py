@@ -33,7 +33,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 def test_all_requests_were_answered(ran: Finished) -> None:
-    assert len(ran.asked) > 100
+    assert len(ran.asked) > 40
     assert {r["status"] for r in ran.asked} <= {"200", "303", "404", "409"}
     assert sum(r["status"] in ("404", "409") for r in ran.asked) < 0.05 * len(ran.asked)
     assert {"login", "add", "order", "review"} <= {r["interaction"] for r in ran.asked}
@@ -49,7 +49,7 @@ def test_everything_that_the_stores_are_asked_belongs_to_a_request(ran: Finished
     for store in STORES:
         asked = ran.of(store)
         assert {c["request_id"] for c in asked} <= ran.ids
-        assert len(asked) > 50
+        assert len(asked) > 20
     assert ran.kinds("postgres", "content").keys() == {"EXECUTE"}
     # What has no place for an id: transactions, INSERT, statements that are prepared on the server.
     assert ran.kinds("postgres", "checkout").keys() == {"EXECUTE", "PREPARE"}
@@ -60,7 +60,7 @@ def test_everything_that_the_stores_are_asked_belongs_to_a_request(ran: Finished
 
 def test_both_sources_of_truth_agree(ran: Finished) -> None:
     summary = ran.manifest["truth"]
-    assert summary["content_and_checkout_agree"] > 200
+    assert summary["content_and_checkout_agree"] > 80
     for odd in ("content_and_checkout_differ", "bytes_not_understood", "messages_with_two_ids", "gaps"):
         assert summary.get(odd, 0) == 0
 

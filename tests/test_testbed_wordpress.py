@@ -48,7 +48,7 @@ def ran(request: pytest.FixtureRequest) -> Any:
 
 
 def test_all_pages_were_there_and_php_had_nothing_to_complain_of(ran: Finished) -> None:
-    assert len(ran.asked) > 60
+    assert len(ran.asked) > 25
     assert {r["status"] for r in ran.asked} <= {"200", "201", "302"}
     assert "php_complaints" not in ran.manifest
     assert {"comment", "edit"} <= {r["interaction"] for r in ran.asked}
@@ -70,7 +70,7 @@ def test_every_database_call_belongs_to_a_request(ran: Finished) -> None:
 
 def test_both_sources_of_truth_agree(ran: Finished) -> None:
     summary = ran.manifest["truth"]
-    assert summary["content_and_checkout_agree"] > 500
+    assert summary["content_and_checkout_agree"] > 200
     for odd in ("content_and_checkout_differ", "bytes_not_understood", "messages_with_two_ids", "gaps"):
         assert summary.get(odd, 0) == 0
 
