@@ -126,7 +126,8 @@ private:
     const Stop& stop_;
     const Course course_;
     bool learned_ = false;
-    double trust_ = 1;                 // share of what this is sure of that another search found, too
+    // Share of what this is sure of that another search found, too; and where a call of the same parent is in doubt.
+    std::array<double, 2> trust_{1, 1};
     std::vector<float> against_none_;  // nats, by class; empty: none
     Candidates candidates_;
     Forgotten forgotten_;

@@ -3,8 +3,9 @@
 // A model that was learned from a wrong assignment is as sure of it as a right one would be: what it was fitted to fits.
 // It does not show in what the model says, but a search from another beginning ends with other wrong links. So where
 // much is in doubt, a second one is made, and no link is surer than its like turned out to be: of those that could be
-// somebody else's and that the first search is sure of, the share that the second one has, too. A second search that ends
-// with an assignment of which its model says less has found nothing, and says nothing.
+// somebody else's and that the first search is sure of, the share that the second one has, too: counted apart where some
+// other call is doubted to be of the same request, because there more is wrong of what seems sure. A second search that
+// ends with an assignment of which its model says less has found nothing, and says nothing.
 #include <algorithm>
 
 #include "search.hpp"
@@ -17,6 +18,22 @@ constexpr double kInDoubt =
     0.1;  // share of the calls that may be another request's, from which on it is asked
 constexpr double kBehind = 0.03;  // nats for each call, from which on the second search has found nothing
 constexpr double kHalf = 0.5;     // of two searches that disagree, either may be right
+
+// By parent: whether some call may be its own or another's.
+std::vector<std::uint8_t> find_doubted(std::size_t parents, const Assignment& found) {
+    std::vector<std::uint8_t> out(parents, 0);
+    for (std::size_t c = 0; c < found.parent.size(); ++c) {
+        if (found.probability[c] >= kSure) continue;
+        for (const auto p : {found.parent[c], found.runner_up[c]}) {
+            if (p != kNone) out[static_cast<std::size_t>(p)] = 1;
+        }
+    }
+    return out;
+}
+
+std::size_t is_doubted(const std::vector<std::uint8_t>& doubted, std::int32_t parent) {
+    return parent != kNone ? doubted[static_cast<std::size_t>(parent)] : 0;
+}
 
 }  // namespace
 
@@ -32,13 +49,17 @@ bool Matcher::Search::in_doubt(const Assignment& found) const {
 void Matcher::Search::ask(Search& other, Assignment& found) {
     const auto second = other.settle();
     if (other.score() < score() - kBehind * static_cast<double>(found.parent.size())) return;
-    double sure = 0, agreed = 0;
+    const auto doubted = find_doubted(problem_.parents.size(), found);
+    std::array<double, 2> sure{}, agreed{};
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
         if (found.probability[c] < kSure || !has_choice(c)) continue;
-        sure += 1;
-        agreed += found.parent[c] == second.parent[c];
+        const auto like = is_doubted(doubted, found.parent[c]);
+        sure[like] += 1;
+        agreed[like] += found.parent[c] == second.parent[c];
     }
-    trust_ = (agreed + 1) / (sure + 1);
+    for (std::size_t like = 0; like < trust_.size(); ++like) {
+        trust_[like] = (agreed[like] + 1) / (sure[like] + 1);
+    }
     trust(found);
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
         if (found.parent[c] == second.parent[c] || found.probability[c] <= kHalf) continue;
@@ -49,9 +70,10 @@ void Matcher::Search::ask(Search& other, Assignment& found) {
 }
 
 void Matcher::Search::trust(Assignment& found) const {
-    if (trust_ >= 1) return;
+    if (trust_[0] >= 1 && trust_[1] >= 1) return;
+    const auto doubted = find_doubted(problem_.parents.size(), found);
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
-        if (has_choice(c)) found.probability[c] *= trust_;
+        if (has_choice(c)) found.probability[c] *= trust_[is_doubted(doubted, found.parent[c])];
     }
 }
 
