@@ -1,7 +1,9 @@
 // The search for the assignment of one stretch: what its parts share. assign.cpp is its course, climb.cpp the moves that
-// only gain, attempts.cpp, starved.cpp and unclaimed.cpp the ways out of a place where none does, second_opinion.cpp what it is held to.
+// only gain, attempts.cpp, starved.cpp and unclaimed.cpp the ways out of a place where none does, second_opinion.cpp what
+// it is held to.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 

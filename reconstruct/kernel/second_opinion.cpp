@@ -14,8 +14,7 @@ namespace tapscope::match {
 namespace {
 
 constexpr double kSure = 0.99;
-constexpr double kInDoubt =
-    0.1;  // share of the calls that may be another request's, from which on it is asked
+constexpr double kInDoubt = 0.1;  // share of the calls that may be another request's: asked from there on
 constexpr double kBehind = 0.03;  // nats for each call, from which on the second search has found nothing
 constexpr double kHalf = 0.5;     // of two searches that disagree, either may be right
 
@@ -38,8 +37,7 @@ std::size_t is_doubted(const std::vector<std::uint8_t>& doubted, std::int32_t pa
 }  // namespace
 
 bool Matcher::Search::in_doubt(const Assignment& found) const {
-    double unsure =
-        0;  // not of whether its request made a call or nobody: another search knows no more of that
+    double unsure = 0;  // not of whether a request or nobody made it: another search knows no more of that
     for (std::size_t c = 0; c < found.parent.size(); ++c) {
         unsure += found.probability[c] < kSure && found.runner_up[c] != kNone;
     }
