@@ -128,9 +128,8 @@ private:
     const Stop& stop_;
     const Course course_;
     bool learned_ = false;
-    // Share of what this is sure of that another search found, too; and where a call of the same parent is in doubt.
-    std::array<double, 2> trust_{1, 1};
-    std::vector<float> against_none_;  // nats, by class; empty: none
+    std::array<double, 3> trust_{1, 1, 1};  // share of what this is sure of that another search found, too
+    std::vector<float> against_none_;       // nats, by class; empty: none
     Candidates candidates_;
     Forgotten forgotten_;
     Lent lent_;

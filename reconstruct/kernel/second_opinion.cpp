@@ -18,20 +18,25 @@ constexpr double kInDoubt = 0.1;  // share of the calls that may be another requ
 constexpr double kBehind = 0.03;  // nats for each call, from which on the second search has found nothing
 constexpr double kHalf = 0.5;     // of two searches that disagree, either may be right
 
-// By parent: whether some call may be its own or another's.
-std::vector<std::uint8_t> find_doubted(std::size_t parents, const Assignment& found) {
-    std::vector<std::uint8_t> out(parents, 0);
-    for (std::size_t c = 0; c < found.parent.size(); ++c) {
+// What is trusted alike: sure links of requests none of whose calls is in doubt, sure links of others, and links that are
+// not sure, as far as all sure ones.
+enum Like : std::uint8_t { kWhole, kDoubted, kUnsure };
+
+// By child. A request is doubted where some call may be its own or another's.
+std::vector<Like> find_likes(std::size_t parents, const Assignment& found) {
+    std::vector<Like> of_parent(parents, kWhole), out(found.parent.size(), kWhole);
+    for (std::size_t c = 0; c < out.size(); ++c) {
         if (found.probability[c] >= kSure) continue;
+        out[c] = kUnsure;
         for (const auto p : {found.parent[c], found.runner_up[c]}) {
-            if (p != kNone) out[static_cast<std::size_t>(p)] = 1;
+            if (p != kNone) of_parent[static_cast<std::size_t>(p)] = kDoubted;
         }
     }
+    for (std::size_t c = 0; c < out.size(); ++c) {
+        const auto p = found.parent[c];
+        if (out[c] != kUnsure && p != kNone) out[c] = of_parent[static_cast<std::size_t>(p)];
+    }
     return out;
-}
-
-std::size_t is_doubted(const std::vector<std::uint8_t>& doubted, std::int32_t parent) {
-    return parent != kNone ? doubted[static_cast<std::size_t>(parent)] : 0;
 }
 
 }  // namespace
@@ -47,17 +52,16 @@ bool Matcher::Search::in_doubt(const Assignment& found) const {
 void Matcher::Search::ask(Search& other, Assignment& found) {
     const auto second = other.settle();
     if (other.score() < score() - kBehind * static_cast<double>(found.parent.size())) return;
-    const auto doubted = find_doubted(problem_.parents.size(), found);
-    std::array<double, 2> sure{}, agreed{};
+    const auto like = find_likes(problem_.parents.size(), found);
+    std::array<double, 3> sure{}, agreed{};
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
-        if (found.probability[c] < kSure || !has_choice(c)) continue;
-        const auto like = is_doubted(doubted, found.parent[c]);
-        sure[like] += 1;
-        agreed[like] += found.parent[c] == second.parent[c];
+        if (like[c] == kUnsure || !has_choice(c)) continue;
+        for (const auto of : {like[c], kUnsure}) {
+            sure[of] += 1;
+            agreed[of] += found.parent[c] == second.parent[c];
+        }
     }
-    for (std::size_t like = 0; like < trust_.size(); ++like) {
-        trust_[like] = (agreed[like] + 1) / (sure[like] + 1);
-    }
+    for (std::size_t of = 0; of < trust_.size(); ++of) trust_[of] = (agreed[of] + 1) / (sure[of] + 1);
     trust(found);
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
         if (found.parent[c] == second.parent[c] || found.probability[c] <= kHalf) continue;
@@ -68,10 +72,10 @@ void Matcher::Search::ask(Search& other, Assignment& found) {
 }
 
 void Matcher::Search::trust(Assignment& found) const {
-    if (trust_[0] >= 1 && trust_[1] >= 1) return;
-    const auto doubted = find_doubted(problem_.parents.size(), found);
+    if (std::all_of(trust_.begin(), trust_.end(), [](double each) { return each >= 1; })) return;
+    const auto like = find_likes(problem_.parents.size(), found);
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
-        if (has_choice(c)) found.probability[c] *= trust_[is_doubted(doubted, found.parent[c])];
+        if (has_choice(c)) found.probability[c] *= trust_[like[c]];
     }
 }
 
