@@ -9,8 +9,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 SECONDS_PER_TARGET ?= 30
-# Files of tests that run side by side; each testbed takes about a processor.
-PYTEST_WORKERS ?= 2
+# Files of tests that run side by side: one more than a small machine has processors, as some wait for clocks and networks.
+PYTEST_WORKERS ?= 3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 ACCURACY_ARGS ?=
@@ -39,7 +39,7 @@ help: ## this list
 demo: .stamps/installed ## set up, run the main job on a real capture, say where the HTML report lies
 	@setup/demo $(CAPTURE) $(EVENTS)
 
-test: packages-test cpp-tests .stamps/installed .stamps/python-test ## set up, run the C++ tests and all Python tests (PYTEST_ARGS=..., PYTEST_WORKERS=2)
+test: packages-test cpp-tests .stamps/installed .stamps/python-test ## set up, run the C++ tests and all Python tests (PYTEST_ARGS=..., PYTEST_WORKERS=3)
 	@pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: .stamps/python-build .stamps/python-lint source-tree ## ruff, mypy, clang-format and the import direction
