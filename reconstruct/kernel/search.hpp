@@ -3,7 +3,6 @@
 // it is held to.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -128,8 +127,9 @@ private:
     const Stop& stop_;
     const Course course_;
     bool learned_ = false;
-    std::array<double, 3> trust_{1, 1, 1};  // share of what this is sure of that another search found, too
-    std::vector<float> against_none_;       // nats, by class; empty: none
+    double trust_ = 1,
+           trust_beside_doubt_ = 1;    // share of what this is sure of that another search found, too
+    std::vector<float> against_none_;  // nats, by class; empty: none
     Candidates candidates_;
     Forgotten forgotten_;
     Lent lent_;
