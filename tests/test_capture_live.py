@@ -177,7 +177,8 @@ def test_signals_are_answered_within_a_second_on_a_silent_wire(net, tmp_path):
     assert "40 messages (http 40)" in line
     assert "0 dropped by kernel" in line
     assert "waiting" in line
-    assert capture.stderr.readline().startswith(b"  packets ")
+    # A machine that does other things, too, may have sent a packet twice; that is told first.
+    assert any(capture.stderr.readline().startswith(b"  packets ") for _ in range(3))
     capture.send_signal(signal.SIGHUP)  # reserved
     time.sleep(0.2)
     assert capture.poll() is None

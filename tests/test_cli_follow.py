@@ -39,6 +39,14 @@ def following(path: Path | str, run: Path, **pipes) -> subprocess.Popen:
     )
 
 
+def has_begun(run: Path) -> None:
+    """Waits for the run file, and a while longer."""
+    until = time.monotonic() + 20
+    while not run.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(1.0)
+
+
 def ended(process: subprocess.Popen, sign: int | None = signal.SIGINT) -> dict:
     if sign is not None:
         process.send_signal(sign)
@@ -121,10 +129,7 @@ def test_a_run_that_another_process_replaced_is_an_error_and_the_other_one_is_wh
     growing = tmp_path / "growing.pcap"
     growing.write_bytes(capture[:40_000])
     process = following(growing, tmp_path / "run.db")
-    until = time.monotonic() + 20
-    while not (tmp_path / "run.db").exists() and time.monotonic() < until:
-        time.sleep(0.1)
-    time.sleep(1.0)
+    has_begun(tmp_path / "run.db")
     done = tapscope("trace", SAMPLE, "-o", tmp_path / "run.db", "--force", "--no-self-check")
     assert done.returncode in (ExitCode.DONE, ExitCode.LOW_QUALITY), done.stderr
     if grows_on:
@@ -239,7 +244,7 @@ def test_a_spool_is_followed_while_a_capture_writes_to_it(tmp_path, share):
     process = following(tmp_path / "tap.spool", tmp_path / "run.db")
     for _ in itertools.islice(writing, int(share * count)):
         time.sleep(0.05)
-    time.sleep(2.0)
+    has_begun(tmp_path / "run.db")
     assert process.poll() is None
     record = ended(process)
     assert record["complete"]
