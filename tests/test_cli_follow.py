@@ -44,7 +44,7 @@ def has_begun(run: Path) -> None:
     until = time.monotonic() + 20
     while not run.exists() and time.monotonic() < until:
         time.sleep(0.1)
-    time.sleep(1.0)
+    time.sleep(2.0)
 
 
 def ended(process: subprocess.Popen, sign: int | None = signal.SIGINT) -> dict:

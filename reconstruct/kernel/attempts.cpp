@@ -1,4 +1,6 @@
 // Other places to climb from, where no move gains and there may still be better assignments.
+#include <algorithm>
+
 #include "search.hpp"
 
 namespace tapscope::match {
@@ -23,18 +25,26 @@ void Matcher::Search::attempt(Way leave) {
     if (pieces_.gain() > 0) climb(options_.max_sweeps);
 }
 
-// For some models, so many nats are against something, by class, and `otherwise` again from there on. Meanwhile all may
-// have become as it likes; and it is given up where the last model says less of its own assignment than the first.
-void Matcher::Search::suppose(Supposition against, const std::vector<float>& nats,
-                              const std::vector<float>& otherwise) {
+// From here on, so many nats are against something, by class.
+void Matcher::Search::suppose(Supposition against, const std::vector<float>& nats) {
+    (model_.*against)(nats);
+    chains_.forget();
+    nearness_.forget();
+}
+
+// The same for some models, and `otherwise` again from there on. Meanwhile all may have become as it likes; and it is
+// given up where the last model says less of its own assignment than the first.
+void Matcher::Search::try_supposing(Supposition against, const std::vector<float>& nats,
+                                    const std::vector<float>& otherwise) {
+    if (std::all_of(nats.begin(), nats.end(), [](float each) { return each == 0; })) return;
     const auto known = chains_.parent_of();
     const double before = score();
-    (this->*against)(nats);
+    suppose(against, nats);
     for (int round = 0; round < kSupposedFor; ++round) {
         climb(2);
         reestimate();
     }
-    (this->*against)(otherwise);
+    suppose(against, otherwise);
     for (int round = 0; round < 2; ++round) {
         climb(options_.max_sweeps);
         model_.choose_clock(chains_.parent_of());

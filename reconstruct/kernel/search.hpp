@@ -59,7 +59,7 @@ public:
 
 private:
     using Way = void (Search::*)();
-    using Supposition = void (Search::*)(const std::vector<float>& nats);
+    using Supposition = void (Model::*)(const std::vector<float>& nats);
 
     // The course of the search.
     double bind(const Problem& stretch, const std::vector<float>& idle);
@@ -85,7 +85,9 @@ private:
 
     // Other places to climb from.
     void attempt(Way leave);
-    void suppose(Supposition against, const std::vector<float>& nats, const std::vector<float>& otherwise);
+    void suppose(Supposition against, const std::vector<float>& nats);
+    void try_supposing(Supposition against, const std::vector<float>& nats,
+                       const std::vector<float>& otherwise);
     void set_out();
     void scatter();
     void anneal();
@@ -105,12 +107,10 @@ private:
     bool crowded() const;
     std::vector<int> starved() const;
     void feed();
-    void suppose_calls(const std::vector<float>& nats);
 
     // Calls that are nobody's, and too many for that.
     std::vector<float> unclaimed() const;
     void claim();
-    void suppose_claimed(const std::vector<float>& nats);
 
     // Calls visit(p, q) with the split loaded, for every pair that could exchange children in the present state.
     template <class Visit>
@@ -127,8 +127,8 @@ private:
     const Stop& stop_;
     const Course course_;
     bool learned_ = false;
-    double trust_ = 1,
-           trust_beside_doubt_ = 1;    // share of what this is sure of that another search found, too
+    // Share of what this is sure of that another search found, too; and beside a doubt.
+    double trust_ = 1, trust_beside_doubt_ = 1;
     std::vector<float> against_none_;  // nats, by class; empty: none
     Candidates candidates_;
     Forgotten forgotten_;

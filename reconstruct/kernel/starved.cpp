@@ -70,21 +70,14 @@ bool Matcher::Search::mostly_starved() const {
 void Matcher::Search::expect_calls() {
     against_none_.clear();
     for (const int count : starved()) against_none_.push_back(count > 0 ? kUnlikely : 0.0f);
-    suppose_calls(against_none_);
+    suppose(&Model::suppose_calls, against_none_);
 }
 
 // All of a starved class are supposed to make calls.
 void Matcher::Search::feed() {
     std::vector<float> nats;
     for (const int count : starved()) nats.push_back(count > 0 ? kSupposed : 0.0f);
-    if (std::all_of(nats.begin(), nats.end(), [](float each) { return each == 0; })) return;
-    suppose(&Search::suppose_calls, nats, against_none_);
-}
-
-void Matcher::Search::suppose_calls(const std::vector<float>& nats) {
-    model_.suppose_calls(nats);
-    chains_.forget();
-    nearness_.forget();
+    try_supposing(&Model::suppose_calls, nats, against_none_);
 }
 
 }  // namespace tapscope::match

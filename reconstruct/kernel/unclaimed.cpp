@@ -52,7 +52,7 @@ bool go_with_requests(const Parents& parents, const std::vector<Time>& when) {
 std::vector<float> Matcher::Search::unclaimed() const {
     const auto& children = problem_.children;
     std::vector<std::vector<Time>> nobodys(static_cast<std::size_t>(children.n_classes));
-    for (std::size_t c = problem_.decided(); c < children.size(); ++c) {
+    for (std::size_t c = problem_.decided(); c < std::min(problem_.settled, children.size()); ++c) {
         if (chains_.parent_of()[c] != kNone) continue;
         nobodys[static_cast<std::size_t>(children.cls[c])].push_back(children.begin[c]);
     }
@@ -66,16 +66,6 @@ std::vector<float> Matcher::Search::unclaimed() const {
 }
 
 // All of such a class are supposed to be somebody's.
-void Matcher::Search::claim() {
-    const auto nats = unclaimed();
-    if (std::all_of(nats.begin(), nats.end(), [](float each) { return each == 0; })) return;
-    suppose(&Search::suppose_claimed, nats, {});
-}
-
-void Matcher::Search::suppose_claimed(const std::vector<float>& nats) {
-    model_.suppose_claimed(nats);
-    chains_.forget();
-    nearness_.forget();
-}
+void Matcher::Search::claim() { try_supposing(&Model::suppose_claimed, unclaimed(), {}); }
 
 }  // namespace tapscope::match
