@@ -54,17 +54,20 @@ def created(path: Path, *, force: bool) -> Opened:
             )
         with schema.explained(path), closing(schema.connect(path, write=False)) as connection:
             schema.version_of(connection, path)  # refuses what is not a run file
-    if path.exists():
-        _remove(path)
+    # Who waits for the file must not find half of its tables: it has its name only when it has all of them.
+    begun = path.with_name(f"{path.name}.begun")
+    _remove(begun)
     with schema.explained(path):
-        connection = schema.connect(path, write=True)
         try:
-            schema.prepare_new(connection)
+            with closing(schema.connect(begun, write=True)) as connection:
+                schema.prepare_new(connection)
         except sqlite3.DatabaseError:
-            connection.close()
-            _remove(path)  # not even the empty tables fit: nothing is lost
+            _remove(begun)  # not even the empty tables fit: nothing is lost
             raise
-    return Opened(connection, path)
+        if path.exists():
+            _remove(path)
+        begun.rename(path)
+        return opened(path, write=True)
 
 
 def opened(path: Path, *, write: bool) -> Opened:

@@ -100,9 +100,10 @@ def connect(path: Path, *, write: bool, shared: bool = False) -> sqlite3.Connect
 
 
 def prepare_new(connection: sqlite3.Connection) -> None:
-    """Mark an empty file as ours and bring it to the latest version, in WAL mode."""
+    """Mark an empty file as ours and bring it to the latest version. There is nothing yet to roll back to, so
+    its journal takes no room on the disk."""
     connection.execute("PRAGMA page_size = 8192")
-    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     migrate(connection)

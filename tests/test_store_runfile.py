@@ -71,6 +71,22 @@ def test_every_64_bit_hash_survives(run, hashes):
     np.testing.assert_array_equal(run.read_table("evidence")["hash"], hashes)
 
 
+def test_a_run_file_has_its_name_only_when_it_has_its_tables(tmp_path, monkeypatch):
+    path, named, migrate = tmp_path / "run.db", [], schema.migrate
+
+    def watched(connection):
+        named.append(path.exists())
+        migrate(connection)
+        named.append(path.exists())
+
+    monkeypatch.setattr(schema, "migrate", watched)
+    with RunFile.create(path):
+        assert named == [False, False]
+        with RunFile.open(path) as reader:
+            assert reader.count("calls") == 0
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_missing_mean_is_null_in_sql_and_nan_in_numpy(run):
     table = table_of("loads", 2)
     table["pit_mean_ns"][:] = [np.nan, 5.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -11,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,7 +24,7 @@ from click.testing import CliRunner
 from tapscope.cli.commands import testbed_run
 from tapscope.cli.inputs import find_inputs
 from tapscope.store.errors import TapscopeError
-from tapscope.validate.testbed import packages, pcapfile, run, scrub
+from tapscope.validate.testbed import leftovers, packages, pcapfile, run, scrub
 from tapscope.validate.testbed.options import Options
 from tapscope.validate.testbed.scenarios import SCENARIOS
 from tapscope.validate.testbed.shell import attempt
@@ -283,6 +285,14 @@ run.run(options, Path(sys.argv[1]), say=lambda text: print(text, flush=True))
 """
 
 
+def name_of_the_testbed_of(pid: int) -> str:
+    for note in NOTES.glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):  # of another test, which has ended just now
+            if json.loads(note.read_text())["pid"] == pid:
+                return note.stem
+    raise AssertionError(f"no testbed of {pid} is noted")
+
+
 def start_and_wait_for_users(folder: Path) -> tuple[subprocess.Popen[str], str]:
     """A running testbed and its name."""
     process = subprocess.Popen(
@@ -296,8 +306,7 @@ def start_and_wait_for_users(folder: Path) -> tuple[subprocess.Popen[str], str]:
     for line in process.stdout:
         if "users" in line:
             time.sleep(3)
-            [name] = [n.stem for n in NOTES.glob("*.json") if json.loads(n.read_text())["pid"] == process.pid]
-            return process, name
+            return process, name_of_the_testbed_of(process.pid)
     raise AssertionError("the testbed ended before its users began")
 
 
@@ -321,3 +330,21 @@ def test_clean_removes_what_a_killed_run_left(tmp_path: Path) -> None:
     cleaned = CliRunner().invoke(testbed_run.testbed, ["clean"])
     assert f"removed {name}" in cleaned.output
     assert left_behind(name) == []
+
+
+def test_clean_bears_testbeds_that_begin_and_end_beside_it(tmp_path: Path) -> None:
+    done, name = threading.Event(), f"tapscope-brief-{os.getpid()}"
+
+    def begin_and_end() -> None:
+        while not done.is_set():
+            with leftovers.noted(name, tmp_path):
+                pass
+
+    beside = threading.Thread(target=begin_and_end)
+    beside.start()
+    try:
+        for _ in range(300):
+            assert name not in leftovers.clean(packages.find_root_program("ip"))["removed"]
+    finally:
+        done.set()
+        beside.join()

@@ -26,9 +26,10 @@ def _birth(pid: int) -> str:
 def noted(name: str, scratch: Path) -> Iterator[None]:
     """Keeps a note about a testbed as long as it runs."""
     _NOTES.mkdir(parents=True, exist_ok=True)
-    note = _NOTES / f"{name}.json"
+    note, begun = _NOTES / f"{name}.json", _NOTES / f"{name}.begun"
     pid = os.getpid()
-    note.write_text(json.dumps({"pid": pid, "birth": _birth(pid), "scratch": str(scratch)}))
+    begun.write_text(json.dumps({"pid": pid, "birth": _birth(pid), "scratch": str(scratch)}))
+    begun.rename(note)  # who cleans meanwhile must not read half a note
     try:
         yield
     finally:
@@ -44,7 +45,10 @@ def clean(ip: str) -> dict[str, list[str]]:
     removed, alive = [], []
     for note in sorted(_NOTES.glob("*.json")) if _NOTES.exists() else []:
         name = note.stem
-        told = json.loads(note.read_text())
+        try:
+            told = json.loads(note.read_text())
+        except FileNotFoundError:  # that testbed has ended just now, and left nothing
+            continue
         if told["birth"] and _birth(told["pid"]) == told["birth"]:
             alive.append(name)
             continue
@@ -53,7 +57,7 @@ def clean(ip: str) -> dict[str, list[str]]:
         scratch = Path(told["scratch"])
         if scratch.name.startswith(net.PREFIX):
             shutil.rmtree(scratch, ignore_errors=True)
-        note.unlink()
+        note.unlink(missing_ok=True)
         removed.append(name)
     for folder in sorted(mariadb.cache_folder().glob(f"{mariadb.MAKING}*")):
         if not _birth(int(folder.name.removeprefix(mariadb.MAKING).split("-")[0])):
