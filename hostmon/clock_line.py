@@ -11,7 +11,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtri, stdtrit  # quantiles; scipy.stats would take a second to import
 
 from tapscope.hostmon.samples import Float, Int
 
@@ -137,6 +136,8 @@ def _line(at: Int, offset: Float) -> ClockLine:
     length = float(seconds[-1])
     if len(x) < 3 or np.ptp(x) == 0:
         return ClockLine(int(at[0]), int(at[-1]), float(np.median(offset)), 0.0, np.inf, np.inf, len(at))
+    from scipy.special import fdtri, stdtrit  # who aligns no clock need not wait until it is loaded
+
     mean, spread = float(x.mean()), float(((x - x.mean()) ** 2).sum())
     slope = float((x - mean) @ (y - y.mean())) / spread
     deviation = float(np.sqrt(((y - y.mean() - slope * (x - mean)) ** 2).sum() / (len(x) - 2)))

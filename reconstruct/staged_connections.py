@@ -11,8 +11,6 @@ from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from tapscope.store.tables import Table
 
@@ -70,9 +68,13 @@ def processes(calls: Table, parent: Ints, sure: NDArray[np.bool_]) -> Ints:
     behind_of = count + behind_of
     tells = (chance >= ENOUGH) & (met >= APART * chance)
     label = np.full(2 * count, -1, dtype=np.int64)
-    graph = coo_array((met[tells], (ahead_of[tells], behind_of[tells])), shape=(2 * count, 2 * count))
-    told = np.unique(np.concatenate([ahead_of[tells], behind_of[tells]]))
-    label[told] = connected_components(graph, directed=False)[1][told]
+    if tells.any():
+        from scipy.sparse import coo_array  # small runs, which have nothing to tell, need not wait for it
+        from scipy.sparse.csgraph import connected_components
+
+        graph = coo_array((met[tells], (ahead_of[tells], behind_of[tells])), shape=(2 * count, 2 * count))
+        told = np.unique(np.concatenate([ahead_of[tells], behind_of[tells]]))
+        label[told] = connected_components(graph, directed=False)[1][told]
     voted = label.copy()
     for end, other in ((ahead_of, behind_of), (behind_of, ahead_of)):
         here = (label[end] < 0) & (label[other] >= 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capture_packets import read_pcap, write_pcap
-from cli_program import CAPTURE
+from cli_program import CAPTURE, tapscope
 from queueing import read_of
 
 from tapscope.analyze.load import loads
@@ -49,6 +49,14 @@ def test_a_capture_becomes_calls_traces_and_loads(tmp_path, capsys):
         assert all(names[node] in out for node in np.unique(calls["server_node"]))
     assert "0 % missing, 0 % unparsed" in out
     assert f"Stored in {tmp_path / 'run.db'}" in out
+
+
+def test_what_takes_longest_to_load_is_loaded_only_by_what_needs_it(tmp_path):
+    for command in (["trace", CAPTURE, "-o", tmp_path / "run.db"], ["stats", tmp_path / "run.db"]):
+        done = tapscope(*command, PYTHONPROFILEIMPORTTIME="1")
+        assert done.returncode == ExitCode.DONE
+        assert " numpy\n" in done.stderr
+        assert " scipy" not in done.stderr
 
 
 def test_json_holds_the_whole_summary(tmp_path, capsys):
