@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
+import random
 import re
 import shutil
 from pathlib import Path
@@ -238,9 +238,9 @@ def test_several_files_keep_their_order(tmp_path):
 
 def test_a_capture_without_a_known_protocol_is_low_quality_not_an_error(tmp_path, capsys):
     scapy = pytest.importorskip("scapy.all")
-    packets, seq = [], 1000
+    packets, seq, noise = [], 1000, random.Random(1)
     for i in range(20):
-        payload = os.urandom(200)
+        payload = noise.randbytes(200)
         tcp = scapy.TCP(sport=5000, dport=9999, seq=seq, flags="PA", ack=1)
         packets.append(scapy.Ether() / scapy.IP(src="10.0.0.1", dst="10.0.0.2") / tcp / payload)
         packets[-1].time = 1_700_000_000 + i * 0.01
