@@ -38,7 +38,8 @@ class Opened:
 
 
 def created(path: Path, *, force: bool) -> Opened:
-    """A new run file. One that exists is replaced only with `force`, anything else never."""
+    """A new run file. One that exists is replaced only with `force`, anything else never, but for what lies
+    under the name that it has while it is filled."""
     if path.is_dir():
         raise TapscopeError(
             "this is a folder", path=path, remedy="Name a file to write.", exit_code=ExitCode.USAGE

@@ -108,9 +108,8 @@ def burden_command(
 
 def burden(folder: Path, program: str, moments: list[tuple[int, int]], **settings: Any) -> list[list[int]]:
     """Rows that a program wrote down for its moments."""
-    begin_ns = (
-        time.time_ns() + 4_000_000_000
-    )  # a busy machine takes two seconds to start a program and its workers
+    # A busy machine takes two seconds to start a program and its workers.
+    begin_ns = time.time_ns() + 4_000_000_000
     subprocess.run(**burden_command(folder, program, begin_ns, moments, **settings), check=True, timeout=60)
     with (folder / "record.csv").open(newline="") as file:
         return [[int(cell) - begin_ns for cell in row] for row in csv.reader(file)]
