@@ -118,12 +118,41 @@ def burden(folder: Path, program: str, moments: list[tuple[int, int]], **setting
 @pytest.mark.parametrize("program", ["spin", "dirty", "write"])
 def test_a_burden_does_what_was_planned_and_leaves_nothing(tmp_path: Path, program: str) -> None:
     settings = {"workers": 3, "block_kib": 64, "most_mib": 1}
-    found = burden(tmp_path, program, [(100, 150), (400, 150)], **settings)
+    found = burden(
+        tmp_path, program, [(100, 1000), (3000, 1000)], **settings
+    )  # a busy disk takes most of a second
     assert len(found) == 2
-    for (begin, end), at in zip(found, (100, 400), strict=True):
+    for (begin, end), at in zip(found, (100, 3000), strict=True):
         assert at * 1_000_000 <= begin
         assert begin + 20_000_000 < end
     assert sum(file.stat().st_size for file in tmp_path.glob("block-*")) == 0
+
+
+ONE_IS_LATE = """
+import json, sys, time
+from tapscope.validate.testbed import burdens
+begin_ns = time.time_ns() + 500_000_000
+plan = [(begin_ns, 100_000_000), (begin_ns + 500_000_000, 100_000_000)]
+def worker(number):
+    def work(until_ns):
+        time.sleep(2.0 if number == 0 and until_ns < plan[1][0] else 0.1)
+    return work
+rows = []
+burdens._forked({"workers": 3, "moments": plan}, lambda *times: rows.append(times), worker)
+print(json.dumps([[time_ns - begin_ns for time_ns in row] for row in rows]))
+"""
+
+
+def test_who_ends_a_fault_late_is_not_counted_in_the_next_one() -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_IS_LATE], env=env, capture_output=True, check=True, timeout=60
+    )
+    (first_begin, first_end), (second_begin, second_end) = json.loads(done.stdout)
+    assert 0 <= first_begin < 1_000_000_000
+    assert first_end >= 2_000_000_000
+    assert second_begin >= 500_000_000
+    assert first_end <= second_end
 
 
 def gone(group: int, patience_s: float) -> bool:

@@ -23,7 +23,8 @@ from typing import Any
 Note = Callable[[int, int], None]
 """Told the begin and the end of a fault that was done."""
 
-_TIMES = struct.Struct("qq")
+_DONE = struct.Struct("qqq")
+"""What a worker tells of a fault: its number in the plan, begin_ns, end_ns."""
 
 
 def _wait_until(moment_ns: int) -> None:
@@ -41,18 +42,22 @@ def _forked(config: dict[str, Any], note: Note, worker: Callable[[int], Callable
         if os.fork():
             continue
         work = worker(number)
-        for begin_ns, length_ns in config["moments"]:
+        for fault, (begin_ns, length_ns) in enumerate(config["moments"]):
             _wait_until(begin_ns)
             if os.getppid() != parent:
                 break
             began_ns = time.time_ns()
             work(begin_ns + length_ns)
-            os.write(tell, _TIMES.pack(began_ns, time.time_ns()))
+            os.write(tell, _DONE.pack(fault, began_ns, time.time_ns()))
         os._exit(0)
-    with os.fdopen(told, "rb") as times:
-        for _ in config["moments"]:
-            rows = [_TIMES.unpack(times.read(_TIMES.size)) for _ in range(config["workers"])]
-            note(min(begin for begin, _ in rows), max(end for _, end in rows))
+    # One that waits for the disk may end a fault when others have ended the next one.
+    rows: list[list[tuple[int, int]]] = [[] for _ in config["moments"]]
+    with os.fdopen(told, "rb") as ended:
+        for _ in range(config["workers"] * len(rows)):
+            fault, began_ns, ended_ns = _DONE.unpack(ended.read(_DONE.size))
+            rows[fault].append((began_ns, ended_ns))
+            if len(rows[fault]) == config["workers"]:
+                note(min(begin for begin, _ in rows[fault]), max(end for _, end in rows[fault]))
 
 
 def _spin(config: dict[str, Any], note: Note) -> None:
