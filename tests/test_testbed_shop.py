@@ -28,7 +28,7 @@ STORES = ("postgres", "redis", "memcached")
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    options = SHOP.options(users=20, seconds=4, seed=6, think_s=0.2, warmup_s=2, rampdown_s=1, pool_size=8)
+    options = SHOP.options(users=20, seconds=9, seed=6, think_s=0.2, warmup_s=2, rampdown_s=1, pool_size=8)
     return Finished(tmp_path_factory.mktemp("shop") / "run", options)
 
 
