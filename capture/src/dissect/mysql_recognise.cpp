@@ -8,21 +8,26 @@ namespace tapscope {
 
 using namespace mysql;
 
-// Do these bytes, the first of a segment, start a command? Judged by header, command byte and the shape of each
-// command; of a longer command its beginning is enough.
-bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
-    if (bytes.size() < kHeader + 1 || bytes[3] != 0) return false;
-    const std::uint32_t length = load_le24(bytes.data());
-    const std::uint8_t command = bytes[kHeader];
-    const std::size_t whole = kHeader + length;
-    const Bytes body =
-        bytes.subspan(kHeader + 1, std::min<std::size_t>(bytes.size(), whole) - std::min(whole, kHeader + 1));
-    if (length == 0) return false;
-    // Only the client pipelines: what follows a complete command must look like one, too.
-    if (bytes.size() > whole && (bytes.size() < whole + kHeader + 1 || bytes[whole + 3] != 0)) {
-        if (length != kMaxPayload) return false;
-    }
-    switch (static_cast<Command>(command)) {
+namespace {
+
+constexpr std::size_t kShown = 8;  // bytes of a text that must be there, where a segment begins
+
+bool text(Bytes bytes) noexcept {
+    return std::none_of(bytes.begin(), bytes.end(),
+                        [](std::uint8_t c) { return c < 0x20 && c != '\t' && c != '\n' && c != '\r'; });
+}
+
+// Servers number statements from 1 in each session; MariaDB's -1 is the one prepared last.
+bool likely_statement(Bytes body) noexcept {
+    const std::uint32_t id = load_le32(body.data());
+    return id < (1u << 24) || id == 0xFFFFFFFF;
+}
+
+// Has a command that begins with `body`, behind its first byte, this shape? `length` is its whole payload's; a text
+// that is not all there must show `shown` bytes.
+bool shaped(Command command, std::uint32_t length, Bytes body, std::size_t shown) noexcept {
+    const bool whole = body.size() + 1 == length;
+    switch (command) {
         case Command::quit:
         case Command::statistics:
         case Command::process_info:
@@ -39,40 +44,58 @@ bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
             return length == 9;
         case Command::process_kill:
             return length == 5;
-        case Command::stmt_send_long_data:
-            return length >= 7;
+        case Command::stmt_send_long_data:  // statement, parameter: few of both
+            return length >= 7 && body.size() >= 6 && likely_statement(body) && body[5] == 0;
         case Command::stmt_execute:
-            if (length < 10 || length > (1u << 24)) return false;
-            return body.size() < 9 || (load_le32(body.data() + 5) == 1 && (body[4] & 0xF0) == 0);
-        case Command::stmt_bulk_execute:
-            return length >= 7;
+            return length >= 10 && body.size() >= 9 && load_le32(body.data() + 5) == 1 &&
+                   (body[4] & 0xF0) == 0;
+        case Command::stmt_bulk_execute:  // statement, flags: 64 and 128
+            return length >= 7 && body.size() >= 6 && likely_statement(body) && (body[4] & 0x3F) == 0 &&
+                   body[5] == 0;
         case Command::query:
         case Command::stmt_prepare:
         case Command::init_db:
         case Command::create_db:
         case Command::drop_db: {
-            if (length < 2) return false;
+            if (length < 2 || (!whole && body.size() < shown)) return false;
             std::size_t from = 0;
-            if (command == static_cast<std::uint8_t>(Command::query) && body.size() >= 2 && body[0] < 9 &&
-                body[1] == 1) {
+            if (command == Command::query && body.size() >= 2 && body[0] < 9 && body[1] == 1)
                 from = body[0] == 0 ? 2 : body.size();  // query attributes in front
-            }
-            for (std::size_t i = from; i < body.size() && i < from + 32; ++i) {
-                if (body[i] < 0x20 && body[i] != '\t' && body[i] != '\n' && body[i] != '\r') return false;
-            }
-            return true;
+            return text(body.subspan(from, std::min<std::size_t>(body.size() - from, 32)));
         }
-        case Command::change_user:
-            return length > 4 && length < 4096;
+        case Command::change_user: {  // user, NUL, ...
+            const auto nul = std::find(body.begin(), body.end(), 0);
+            return whole && length > 4 && length < 4096 && nul != body.end() &&
+                   text(body.first(static_cast<std::size_t>(nul - body.begin())));
+        }
         case Command::field_list:  // whole: its first five bytes may be a CopyDone of PostgreSQL
-            return length > 2 && length < 1024 && bytes.size() >= whole;
+            return whole && length > 2 && length < 1024;
         case Command::binlog_dump:
         case Command::binlog_dump_gtid:
         case Command::register_slave:
-            return length >= 10 && length < 65536;
+            return whole && length >= 10;
         default:
             return false;
     }
+}
+
+}  // namespace
+
+// Do these bytes, the first of a segment, start a command? Judged by header, command byte and the shape of each
+// command; of a longer command its beginning is enough.
+bool MysqlDissector::plausible_command(Bytes bytes) noexcept {
+    // Only the client pipelines: what follows a complete command must look like one, too.
+    for (unsigned commands = 0; commands < 3; ++commands) {
+        if (bytes.size() < kHeader + 1 || bytes[3] != 0) return false;
+        const std::uint32_t length = load_le24(bytes.data());
+        if (length == 0) return false;
+        const Bytes payload = bytes.subspan(kHeader, std::min<std::size_t>(bytes.size() - kHeader, length));
+        const std::size_t shown = commands == 0 ? kShown : 0;
+        if (!shaped(static_cast<Command>(payload[0]), length, payload.subspan(1), shown)) return false;
+        if (bytes.size() <= kHeader + length || length == kMaxPayload) return true;
+        bytes = bytes.subspan(kHeader + length);
+    }
+    return true;
 }
 
 bool MysqlDissector::plausible_compressed(Bytes bytes) noexcept {

@@ -8,6 +8,12 @@ namespace {
 
 constexpr std::uint32_t kMaxAuthentication = 64 * 1024;
 
+// Chance makes a length like any other: where borders are looked for, no message is longer than this (the server would
+// take 1 GB), and one that goes on beyond the bytes shows this much of itself.
+constexpr std::uint32_t kMaxFound = 16 << 20;
+constexpr std::size_t kShown = 16;
+constexpr std::size_t kMaxName = 256;  // of a column with its NUL; the server cuts names to 63 bytes
+
 bool printable(Bytes bytes) noexcept {
     return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t c) {
         return c >= 0x20 ? c != 0x7F : c == '\t' || c == '\n' || c == '\r' || c == '\f';
@@ -35,6 +41,17 @@ bool plausible_values(Bytes body, std::uint32_t total, std::size_t count) noexce
     return at == total;
 }
 
+// What stands behind the two names of a Parse (its types) or a Bind (formats: 0 or 1, and values), of which `rest` may
+// hold only the first.
+bool plausible_types(char type, Bytes rest, std::size_t total) noexcept {
+    if (rest.size() < 2) return total >= 2;
+    const std::size_t count = load_be16(rest.data());
+    if (type == client::parse) return total == 2 + 4 * count;
+    for (std::size_t at = 2; at + 2 <= std::min(rest.size(), 2 + 2 * count); at += 2)
+        if (load_be16(&rest[at]) > 1) return false;
+    return total >= 2 + 2 * count + 4;
+}
+
 bool plausible_client(char type, std::uint32_t total, Bytes body) noexcept {
     const bool whole = body.size() == total;
     switch (type) {
@@ -49,16 +66,16 @@ bool plausible_client(char type, std::uint32_t total, Bytes body) noexcept {
         case client::execute: {
             // Two names, or a name and four bytes.
             const auto nul = std::find(body.begin(), body.end(), 0);
-            if (nul == body.end()) return !whole && body.size() < 256;
+            if (nul == body.end()) return !whole && body.size() < 256 && printable(body);
             const auto name = static_cast<std::size_t>(nul - body.begin());
             if (!printable(body.first(name))) return false;
             if (type == client::execute) return total == name + 5;
             const Bytes rest = body.subspan(name + 1);
             const auto second = std::find(rest.begin(), rest.end(), 0);
-            if (second == rest.end())
-                return !whole && printable(rest.first(std::min<std::size_t>(rest.size(), 64)));
-            return printable(
-                rest.first(std::min<std::size_t>(static_cast<std::size_t>(second - rest.begin()), 64)));
+            const auto size = static_cast<std::size_t>(second - rest.begin());
+            if (!printable(rest.first(std::min<std::size_t>(size, 64)))) return false;
+            if (second == rest.end()) return !whole;
+            return plausible_types(type, rest.subspan(size + 1), total - name - size - 2);
         }
         case client::describe:
         case client::close:
@@ -85,9 +102,14 @@ bool plausible_server(char type, std::uint32_t total, Bytes body) noexcept {
             const std::size_t columns = load_be16(body.data());
             return columns <= 1664 && plausible_values(body.subspan(2), total - 2, columns);
         }
-        case server::row_description:
-            return body.size() < 2 ||
-                   (load_be16(body.data()) <= 1664 && std::size_t{load_be16(body.data())} * 19 + 2 <= total);
+        case server::row_description: {
+            if (body.size() < 2) return true;
+            const std::size_t columns = load_be16(body.data());
+            if (columns > 1664 || columns * 19 + 2 > total || total > 2 + columns * (18 + kMaxName))
+                return false;
+            const auto nul = std::find(body.begin() + 2, body.end(), 0);
+            return printable(body.subspan(2, static_cast<std::size_t>(nul - body.begin()) - 2));
+        }
         case server::parameter_description:
             return body.size() < 2 || std::size_t{load_be16(body.data())} * 4 + 2 == total;
         case server::authentication:
@@ -191,7 +213,7 @@ bool plausible_length(Direction direction, char type, std::uint32_t length) noex
 bool plausible_message(Direction direction, Bytes bytes) noexcept {
     const auto type = static_cast<char>(bytes[0]);
     const std::uint32_t length = load_be32(&bytes[1]);
-    if (!plausible_length(direction, type, length)) return false;
+    if (!plausible_length(direction, type, length) || length > kMaxFound) return false;
     const std::uint32_t total = length - 4;
     const Bytes body = bytes.subspan(kHeader, std::min<std::size_t>(total, bytes.size() - kHeader));
     return direction == Direction::to_server ? plausible_client(type, total, body)
@@ -239,9 +261,10 @@ bool asks_for_login(Bytes bytes) noexcept {
 std::size_t find_chain(Direction direction, Bytes bytes, std::size_t from, bool only_at_start) noexcept {
     const std::size_t size = bytes.size();
     for (std::size_t p = from; p + kHeader <= size; ++p) {
-        std::size_t q = p, count = 0;
+        std::size_t q = p, last = p, count = 0;
         bool told = false;
         while (q + kHeader <= size && plausible_message(direction, bytes.subspan(q))) {
+            last = q;
             told |= telling(direction, static_cast<char>(bytes[q]));
             q += 1 + std::size_t{load_be32(&bytes[q + 1])};
             if (++count == 3) break;
@@ -249,7 +272,7 @@ std::size_t find_chain(Direction direction, Bytes bytes, std::size_t from, bool 
         if (count == 3) return p;
         // The last message may go on beyond the bytes.
         if (q == size && told) return p;
-        if (q > size && told && (count >= 2 || p == from)) return p;
+        if (q > size && told && (count >= 2 || (p == from && size - last >= kHeader + kShown))) return p;
         if (q + kHeader > size && q < size && told && count >= 2) return p;
         if (only_at_start) break;
     }
