@@ -11,7 +11,7 @@
 
 A segment is written under another name, then renamed: a file with a segment's name is whole. Killing the
 capture loses what came after the last segment. Arrays of a segment, which ``capture.segment`` makes
-and reads, by name:
+and reads, by name and field:
 
 * ``connections.X``, ``messages.X``, ``evidence.X``: columns of ``store.tables.TABLES``. ``messages.request``
   and ``evidence.message`` are message ids, numbers since the start of the session; the ids of the segment's
@@ -42,11 +42,13 @@ from typing import Any
 
 import numpy as np
 
-from tapscope.capture.segment import arrays_of, join_segments, load_segment
+from tapscope.capture.segment import arrays_of, join_segments, load_segment, save_segment
 from tapscope.store.errors import TapscopeError
 
 FORMAT = "tapscope spool"
-VERSION = 1
+VERSION = 2
+READ = (1, 2)
+"""In version 1 each column of a segment is an array. A new session makes the spool one of version 2."""
 MANIFEST, SALT, CLASSES = "manifest.json", "salt", "classes.jsonl"
 SALT_BYTES = 16
 SEGMENT_NAME = re.compile(r"(\d{6,})(?:-(\d{6,}))?\.npz")
@@ -153,6 +155,7 @@ class Spool:
 
     def begin(self, about: dict[str, Any]) -> None:
         """Describe the session that begins: interface, link type, snaplen, filter, clock."""
+        self._manifest["version"] = VERSION
         self._manifest["salt_fingerprint"] = fingerprint(self.salt)
         self._manifest["sessions"].append(
             {
@@ -228,7 +231,7 @@ class Spool:
 
     def _put(self, name: str, arrays: dict[str, np.ndarray[Any, Any]], about: dict[str, Any]) -> None:
         with self._replacing(name) as file:
-            np.savez(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]  # names are ours
+            save_segment(file, arrays, about)
             self._size, self._time_ns = file.tell(), about["written_ns"]
 
     @contextlib.contextmanager
@@ -322,9 +325,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise TapscopeError(
             "this is not the manifest of a spool", path=at, offset=0, remedy="Check the path."
         )
-    if manifest.get("version") != VERSION:
+    if manifest.get("version") not in READ:
         raise TapscopeError(
-            f"the spool has version {manifest.get('version')}, this program reads {VERSION}",
+            f"the spool has version {manifest.get('version')}, this program reads {READ[0]} to {VERSION}",
             path=at,
             remedy="Use the tapscope that wrote it.",
         )

@@ -82,10 +82,11 @@ What `tapscope capture --spool DIR` leaves and `tapscope trace DIR` takes, also 
 | `000001-000120.npz` | segments joined into one |
 | `*.part` | being written; never read |
 
-Arrays of a segment: `connections.X`, `messages.X`, `evidence.X` and `tcp_events.X` (absent where there were none)
-with the columns below, and
+Arrays of a segment: `connections`, `messages`, `evidence` and `tcp_events` (absent where there were none) with a field
+for each of the columns below (`numpy.load(FILE)["messages"]["begin_ns"]`; in spools of version 1 an array each,
+`messages.begin_ns`), and
 
-| array | meaning |
+| array and field | meaning |
 | --- | --- |
 | `connections.id` | number of the connection since the start of the session. A connection has a row when it is new, again from time to time, and at its end; the last one counts |
 | `connections.client_addr`, `server_addr` | row of the segment's own `addresses` |

@@ -112,8 +112,8 @@ def counter(tables: CaptureTables, name: str) -> int:
     return tables.counter(f"spool.{name}")
 
 
-def test_a_spool_of_before_has_no_events_of_tcp(tmp_path):
-    """Its segments were written by a tapscope that knew none: they are read, and may be joined to others."""
+def test_a_spool_of_before_is_read_and_gone_on_with(tmp_path):
+    """Its columns are arrays of their own, and it knows no events of TCP; segments of both kinds are joined."""
     folder = tmp_path / "x.spool"
     write(PCAPS / "http2" / "apache_prior_knowledge.pcap", spools.Spool(folder), lambda: 25)
     whole = read_spool(folder)
@@ -122,9 +122,16 @@ def test_a_spool_of_before_has_no_events_of_tcp(tmp_path):
         arrays, about = load_segment(file)
         kept = {name: values for name, values in arrays.items() if not name.startswith("tcp_events.")}
         np.savez(file, about=np.array(json.dumps(about)), **kept)
+    manifest = json.loads((folder / spools.MANIFEST).read_text())
+    (folder / spools.MANIFEST).write_text(json.dumps(manifest | {"version": 1}))
     before = read_spool(folder)
     assert [len(before.tcp_events[name]) for name in ("conn", "end_ns")] == [0, 0]
     assert len(before.messages["conn"]) == len(whole.messages["conn"])
+    write(PCAPS / "http2" / "apache_prior_knowledge.pcap", spools.Spool(folder), lambda: 25)
+    both = read_spool(folder)
+    assert len(both.messages["conn"]) == 2 * len(whole.messages["conn"])
+    assert len(both.tcp_events["conn"]) == len(whole.tcp_events["conn"])
+    assert json.loads((folder / spools.MANIFEST).read_text())["version"] == spools.VERSION
 
 
 @pytest.mark.parametrize("harm", ["cut", "flipped", "empty", "foreign"])
@@ -136,7 +143,7 @@ def test_a_damaged_segment_is_named_and_left_out(folder, harm):
     if harm == "cut":
         content = content[: len(content) // 2]
     elif harm == "flipped":
-        at = content.index(b"evidence.hash.npy") + 200
+        at = content.index(b"evidence.npy") + 200
         content[at] ^= 0xFF
     elif harm == "empty":
         content = bytearray()
