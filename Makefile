@@ -20,7 +20,7 @@ EVENTS ?=
 export JOBS
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # The tools must see the environment in .venv and nothing else.
-unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONDONTWRITEBYTECODE
 
 FOLDERS := capture reconstruct hostmon analyze validate report store cli
 NOT_BUILT := -name '__pycache__' -o -name '*.so' -o -name '*.pyc'

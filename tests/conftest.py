@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 from generated import build_generator
+from hypothesis import settings
 
 pytest_plugins = ["report_page"]
+
+# Other workers have the processors, too: how long an example takes says nothing.
+settings.register_profile("beside others", deadline=None)
+settings.load_profile("beside others")
 
 # A shell without job control starts what it puts in the background with Ctrl-C ignored, and children inherit
 # that: programs that the tests interrupt would not hear it.

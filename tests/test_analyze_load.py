@@ -81,7 +81,7 @@ stay_lists = st.lists(
 
 
 @given(stay_lists, st.integers(1, 90))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_loads_equal_an_exact_walk_over_windows_and_calls(rows, width):
     calls = calls_of(rows)
     found = load.loads(read_of(calls), NODES, width)
@@ -90,7 +90,7 @@ def test_loads_equal_an_exact_walk_over_windows_and_calls(rows, width):
 
 
 @given(stay_lists, st.integers(1, 40), st.integers(1, 5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_coarser_windows_equal_windows_computed_wide_where_fully_covered(rows, width, factor):
     calls = calls_of(rows)
     first, last = int(calls["arrive_ns"].min()), int(calls["depart_ns"].max())

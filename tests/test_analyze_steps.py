@@ -52,7 +52,7 @@ def built(stays: list[tuple[int, int, float]], borders: list[int]) -> tuple[list
 
 
 @given(STAYS, LEFT_OUT)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_levels_are_those_of_a_walk(stays, borders) -> None:
     _, expected, found = built(stays, borders)
     up = [(at, inside) for at, inside, _, leaves in expected if not leaves]
@@ -62,7 +62,7 @@ def test_levels_are_those_of_a_walk(stays, borders) -> None:
 
 
 @given(STAYS, LEFT_OUT)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_time_and_work_by_level_are_those_of_a_walk(stays, borders) -> None:
     _, expected, found = built(stays, borders)
     time, work = np.zeros(len(stays) + 1), np.zeros(len(stays) + 1)
@@ -79,7 +79,7 @@ def test_time_and_work_by_level_are_those_of_a_walk(stays, borders) -> None:
 
 
 @given(STAYS, LEFT_OUT, st.integers(1, 6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_full_periods_are_those_of_a_walk(stays, borders, least) -> None:
     _, expected, found = built(stays, borders)
     periods, before, done = [], 0, []
@@ -98,7 +98,7 @@ def test_full_periods_are_those_of_a_walk(stays, borders, least) -> None:
 
 
 @given(STAYS, st.integers(1, 30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_call_meets_those_inside_when_it_arrives(stays, width) -> None:
     begin = np.array([begin for begin, _, _ in stays], dtype=np.int64)
     end = begin + np.array([took for _, took, _ in stays], dtype=np.int64)
@@ -123,7 +123,6 @@ def test_windows_without_values_keep_what_was_asked_for() -> None:
 
 
 @given(st.lists(st.one_of(st.integers(-3, 9), st.integers(-(2**31), 2**31 - 1)), max_size=30))
-@settings(deadline=None)
 def test_different_values_are_told_however_far_apart(values) -> None:
     column = np.array(values, dtype=np.int32)
     found = distinct(column)

@@ -58,7 +58,7 @@ def twin(events: Table, calls: Table, connections: Table) -> set[tuple[int, int]
     st.lists(st.tuples(stretch, st.sampled_from(TcpEventKind)), max_size=12),
     st.lists(st.integers(-1, 10), min_size=CONNECTIONS, max_size=CONNECTIONS),
 )
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_touched_calls_are_those_of_the_definition(
     call_rows: list[Any], event_rows: list[Any], syn_ns: list[int]
 ) -> None:

@@ -165,7 +165,7 @@ def read(path: Path) -> capture.CaptureTables:
     return tables
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     numbering=st.sampled_from([NUMBERED, UNNUMBERED, IP6]),
@@ -182,7 +182,7 @@ def test_a_retransmission_is_never_a_copy(
     assert tables.counter("tcp.duplicate_ack") == lan.duplicate_acks
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), numbering=st.sampled_from([NUMBERED, UNNUMBERED, IP6]))
 def test_a_doubled_tap_gives_the_messages_of_a_single_one(
     seed: int, numbering: str, tmp_path_factory: pytest.TempPathFactory
@@ -205,7 +205,7 @@ def test_a_doubled_tap_gives_the_messages_of_a_single_one(
         assert tables.counter(f"tcp.{name}") == 0, name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     numbering=st.sampled_from([NUMBERED, UNNUMBERED, IP6]),

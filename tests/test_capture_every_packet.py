@@ -20,7 +20,7 @@ from tapscope.store.codes import MessageFlag, MessageKind
 GOLDEN = [path for path in CAPTURES if is_plain(path) and path.parent.name != "overlays"]
 SALT = b"sixteen bytes ok"
 MOST_PACKETS = 600
-MOST_LOSSES = 800
+MOST_LOSSES = 400
 """Of a longer capture this many losses are chosen by its name."""
 ESTIMATE = MessageFlag.INFERRED | MessageFlag.OPAQUE | MessageFlag.TRUNCATED | MessageFlag.UNFINISHED
 """Said of a message: its pair, its borders, or what it was is not sure."""

@@ -102,7 +102,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[object, ...]]:
     return rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cuts=st.lists(st.integers(1, 4000), max_size=30), mss=st.sampled_from([7, 100, 536, 1448, 9000]))
 def test_any_split_gives_the_same_messages(
     cuts: list[int], mss: int, whole: list[tuple[object, ...]], tmp_path_factory: pytest.TempPathFactory
@@ -129,7 +129,7 @@ def many_connections(seed: int) -> list[Packet]:
     return sorted(packets, key=lambda packet: packet[0])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), share=st.sampled_from([0.01, 0.2, 1.0]))
 def test_displaced_and_doubled_packets_give_the_same_messages(
     seed: int, share: float, tmp_path_factory: pytest.TempPathFactory
@@ -145,7 +145,7 @@ def test_displaced_and_doubled_packets_give_the_same_messages(
     assert not dirty.connections["syn_retransmits"].any()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32), share=st.sampled_from([0.01, 0.3, 1.0]))
 def test_displaced_packets_of_three_protocols_give_the_same_messages(
     seed: int, share: float, tmp_path_factory: pytest.TempPathFactory
@@ -169,7 +169,7 @@ def test_displaced_packets_give_the_same_evidence(tmp_path: Path) -> None:
     assert evidence_rows(dirty) == evidence_rows(clean)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32))
 def test_lost_packets_are_named_and_never_shift_the_pairing(
     seed: int, tmp_path_factory: pytest.TempPathFactory

@@ -113,7 +113,7 @@ def counter(tables: CaptureTables, name: str) -> int:
 
 
 def test_a_spool_of_before_is_read_and_gone_on_with(tmp_path):
-    """Its columns are arrays of their own, and it knows no events of TCP; segments of both kinds are joined."""
+    """Its columns are arrays of their own, and it knows no events of TCP."""
     folder = tmp_path / "x.spool"
     write(PCAPS / "http2" / "apache_prior_knowledge.pcap", spools.Spool(folder), lambda: 25)
     whole = read_spool(folder)

@@ -40,7 +40,7 @@ def test_offsets_far_off_do_not_move_the_line():
     assert np.abs(line.at(at)).max() < 2e5
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(8, 52), st.sampled_from([-1, 1]))
 @example(129, 8, -1)  # two lines through four points each seemed to be apart
 def test_a_step_of_twenty_times_the_noise_is_found_where_it_is(seed, row, sign):

@@ -62,7 +62,7 @@ edge_lists = st.lists(st.integers(-50, 450), min_size=2, max_size=12, unique=Tru
 
 
 @given(samples, edge_lists)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_resample_equals_an_exact_overlap_weighted_mean(rows, edges):
     begin = np.array([r[0] for r in rows], np.int64)
     end = begin + np.array([r[1] for r in rows], np.int64)

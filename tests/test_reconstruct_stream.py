@@ -26,14 +26,23 @@ def _match(world: Simulation, mode: EvidenceMode = EvidenceMode.NOIDS, **options
     return match_node(calls, parents, children, *TokenIndex.build(world.tables["evidence"], mode), **options)
 
 
+@pytest.fixture(scope="module", params=[EvidenceMode.NOIDS, EvidenceMode.TIMING])
+def mode(request: pytest.FixtureRequest) -> EvidenceMode:
+    return EvidenceMode(request.param)
+
+
+@pytest.fixture(scope="module")
+def in_stretches(world: Simulation, mode: EvidenceMode) -> Matched:
+    return _match(world, mode, **SHORT)
+
+
 def _accuracy(world: Simulation, made: Matched) -> float:
     return float((made.parent == world.true_parent[made.child]).mean())
 
 
-@pytest.mark.parametrize("mode", [EvidenceMode.NOIDS, EvidenceMode.TIMING])
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
-def test_the_links_do_not_depend_on_the_chunks(world, mode, chunk):
-    whole = _match(world, mode, **SHORT)
+def test_the_links_do_not_depend_on_the_chunks(world, mode, in_stretches, chunk):
+    whole = in_stretches
     assert whole.counters["stretches"] > 3
     chunked = _match(world, mode, chunk=chunk, **SHORT)
     assert chunked.counters["stretches"] == whole.counters["stretches"]
@@ -41,11 +50,10 @@ def test_the_links_do_not_depend_on_the_chunks(world, mode, chunk):
         np.testing.assert_array_equal(getattr(chunked, name), getattr(whole, name), err_msg=name)
 
 
-@pytest.mark.parametrize("mode", [EvidenceMode.NOIDS, EvidenceMode.TIMING])
-def test_borders_cost_little(world, mode):
-    whole, cut = _match(world, mode), _match(world, mode, **SHORT)
+def test_borders_cost_little(world, mode, in_stretches):
+    whole = _match(world, mode)
     assert whole.counters["stretches"] == 1
-    assert _accuracy(world, cut) >= _accuracy(world, whole) - 0.01
+    assert _accuracy(world, in_stretches) >= _accuracy(world, whole) - 0.01
 
 
 def test_what_waits_does_not_grow_with_the_capture():

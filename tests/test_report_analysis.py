@@ -123,7 +123,7 @@ def test_processor_use_is_related_to_load_and_said_in_words(path, figures) -> No
     assert "coordinated omission" in text
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 20_000), st.floats(0.0, 1.0), st.integers(0, 2**32 - 1))
 def test_thinned_points_are_few_and_leave_no_part_of_the_plane_empty(
     number: int, spread: float, seed: int

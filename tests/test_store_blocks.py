@@ -22,7 +22,7 @@ NEAR = st.one_of(st.integers(-2, 300), st.integers(10**9, 10**9 + 70_000), INT64
 
 
 @given(arrays.arrays(np.int64, st.integers(1, 30), elements=NEAR), st.booleans(), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_every_block_comes_back_as_it_was(values, before, data):
     near = None
     if not before and data.draw(st.booleans()):
@@ -136,7 +136,7 @@ def test_a_table_that_is_written_again_has_its_new_blocks(tmp_path):
         assert len(run.read_table("calls", ["conn"])["conn"]) == 0
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 40), st.data())
 def test_every_call_comes_back_as_it_was(tmp_path, rows, data):
     dtypes = {column.name: np.dtype(column.dtype) for column in tables.TABLES["calls"]}

@@ -27,7 +27,7 @@ def same(found, expected):
         np.testing.assert_array_equal(found[name], column)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 40), st.data())
 def test_every_integer_comes_back_as_it_was(path, rows, data):
     table = {name: data.draw(arrays.arrays(dtype, rows), label=name) for name, dtype in CALLS.items()}

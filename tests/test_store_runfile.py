@@ -59,7 +59,7 @@ def test_a_table_comes_back_with_the_values_and_dtypes_it_went_in_with(run, name
 @given(
     hnp.arrays(np.uint64, st.integers(0, 30), elements=st.integers(0, 2**64 - 1)),
 )
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_64_bit_hash_survives(run, hashes):
     table = tables.empty("evidence") | {
         "message": np.arange(len(hashes), dtype=np.int64),

@@ -52,7 +52,7 @@ def world_in(folder: Path, seed: int, model: str, **options: int) -> World:
 
 
 @pytest.mark.parametrize("model", ["worker", "dispatcher"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32))
 def test_every_call_gets_its_true_parent(model, seed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("logs")
@@ -63,7 +63,7 @@ def test_every_call_gets_its_true_parent(model, seed, tmp_path_factory):
     assert found.refused == []
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_ports_that_are_used_again_are_told_apart_by_time(seed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("logs")
@@ -83,7 +83,7 @@ def test_requests_wait_for_a_thread_and_are_not_mixed_up(tmp_path):
     assert parents == world.parent
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**32))
 def test_lost_records_cost_links_but_make_no_wrong_ones(seed, tmp_path_factory):
     folder = tmp_path_factory.mktemp("logs")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tapscope.store.codes import Protocol
@@ -51,13 +51,11 @@ def _together(read: Parsed) -> list[int | None]:
 
 
 @given(st.lists(NEARLY_STAMPS, max_size=20))
-@settings(deadline=None)
 def test_stamps_of_a_column_are_those_of_its_texts(texts):
     assert _together(columns.local_stamps(Texts.of(texts))) == _one_by_one(lines.local_ns, texts)
 
 
 @given(st.lists(NEARLY_DURATIONS, max_size=20))
-@settings(deadline=None)
 def test_durations_of_a_column_are_those_of_its_texts(texts):
     assert _together(mariadb.durations(Texts.of(texts))) == _one_by_one(mariadb.duration_ns, texts)
 
@@ -71,7 +69,6 @@ FIELDS = st.lists(
 
 
 @given(st.lists(st.one_of(FIELDS, st.just('id=a beg=1 "GET /?id=x y" D=2')), min_size=1, max_size=6))
-@settings(deadline=None)
 def test_fields_of_many_lines_are_those_of_each(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("log") / "access.log"
     path.write_text("".join(f"{text}\n" for text in texts))
@@ -111,7 +108,6 @@ ERROR_LINE = st.lists(
 
 
 @given(st.lists(ERROR_LINE, min_size=1, max_size=6))
-@settings(deadline=None)
 def test_marks_of_an_error_log_are_those_of_each_line(tmp_path_factory, texts):
     path = tmp_path_factory.mktemp("log") / "error.log"
     texts = [*texts, *[f"{COMPACT} [log_debug:info] DS id=R9"] * len(texts)]  # more good lines than bad ones
@@ -137,7 +133,6 @@ CELLS = st.lists(st.text(alphabet='a1," ', max_size=3), min_size=1, max_size=4)
 
 
 @given(st.lists(CELLS, max_size=8), st.sampled_from(["\n", "\r\n"]))
-@settings(deadline=None)
 def test_a_csv_file_is_what_the_csv_module_makes_of_it(tmp_path_factory, rows, end):
     path = tmp_path_factory.mktemp("csv") / "some.csv"
     with path.open("w", newline="") as file:
@@ -195,7 +190,6 @@ def test_a_packed_file_that_is_one_endless_line_takes_no_memory(tmp_path, monkey
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)), max_size=12))
-@settings(deadline=None)
 def test_rows_are_repeated_when_all_that_tells_them_apart_is_equal(rows):
     calls = Growing(RAW_CALL)
     for arrive, thread, request in rows:

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tapscope.validate import texts as module
@@ -27,7 +27,6 @@ def _in_a_file(texts: list[str]) -> Texts:
 
 
 @given(MANY)
-@settings(deadline=None)
 def test_texts_come_back_as_they_were(texts):
     column = _in_a_file(texts)
     assert (column.tolist(), list(column), len(column)) == (texts, texts, len(texts))
@@ -45,7 +44,6 @@ def test_bytes_that_are_no_text_are_shown_as_such():
 
 @given(MANY, st.booleans())
 @example(["a", "a\x00", "", "\x00", "a"], False)
-@settings(deadline=None)
 def test_different_texts_are_numbered_in_order_of_first_use(texts, repeat):
     texts = texts * (1 + repeat)
     different, place = _in_a_file(texts).distinct()
@@ -54,7 +52,6 @@ def test_different_texts_are_numbered_in_order_of_first_use(texts, repeat):
 
 
 @given(MANY)
-@settings(deadline=None)
 def test_equal_hashes_make_no_equal_texts(texts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MIX", np.uint64(0))  # all texts have the hash 0
@@ -70,7 +67,6 @@ def test_texts_of_any_length_are_told_apart():
 
 
 @given(MANY, LETTERS)
-@settings(deadline=None)
 def test_a_column_is_asked_for_a_text_or_a_letter(texts, wanted):
     column = _in_a_file([*texts, wanted])
     assert column.are(wanted).tolist() == [text == wanted for text in [*texts, wanted]]
@@ -79,7 +75,6 @@ def test_a_column_is_asked_for_a_text_or_a_letter(texts, wanted):
 
 
 @given(MANY, st.sampled_from(["a", "=b", "a=b", '"ab=:ab=:']))
-@settings(deadline=None)
 def test_the_first_place_of_a_text_in_others_is_found(texts, wanted):
     texts = [*texts, wanted, f"a{wanted}{wanted}"]
     column = _in_a_file(texts)
@@ -88,7 +83,6 @@ def test_the_first_place_of_a_text_in_others_is_found(texts, wanted):
 
 
 @given(MANY)
-@settings(deadline=None)
 def test_lines_are_cut_at_separators(texts):
     lines, cut = lines_of("".join(f"{text}\n" for text in texts).encode() + b"rest")
     assert (lines.tolist(), cut) == (texts, True)
@@ -110,7 +104,6 @@ NUMBERS = st.one_of(
 
 
 @given(st.lists(NUMBERS, max_size=10))
-@settings(deadline=None)
 def test_whole_numbers_are_those_that_python_reads_and_64_bits_hold(texts):
     found = whole(_in_a_file(texts))
     for text, value, good in zip(texts, found.values.tolist(), found.good.tolist(), strict=True):
@@ -123,7 +116,6 @@ def test_whole_numbers_are_those_that_python_reads_and_64_bits_hold(texts):
 
 
 @given(st.lists(st.from_regex(r"\A[0-9]{1,2}[.:][0-9]{2,3}\Z"), max_size=8))
-@settings(deadline=None)
 def test_numbers_of_a_form_are_read_where_a_text_has_it(texts):
     fits, (high, low) = of_form("00.00", _in_a_file(texts))
     wanted = [re.fullmatch(r"(\d\d)\.(\d\d)", text) for text in texts]
@@ -133,7 +125,6 @@ def test_numbers_of_a_form_are_read_where_a_text_has_it(texts):
 
 
 @given(MANY)
-@settings(deadline=None)
 def test_what_is_done_to_each_text_is_done_to_all(texts):
     column = _in_a_file(texts)
     assert of_each(str.upper, column) == [text.upper() for text in texts]

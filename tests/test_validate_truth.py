@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tapscope.validate import truth
@@ -35,7 +35,6 @@ def _one_by_one(wanted: list[tuple[int, ...]], offered: list[tuple[int, ...]]) -
 
 
 @given(ROWS, ROWS)
-@settings(deadline=None)
 def test_a_call_gets_the_nearest_row_of_its_place_and_no_row_is_given_twice(wanted, offered):
     found = truth.match(_keys(wanted), _keys(offered)).tolist()
     given = [row for row in found if row >= 0]
@@ -50,7 +49,6 @@ def test_a_call_gets_the_nearest_row_of_its_place_and_no_row_is_given_twice(want
 
 
 @given(ROWS, ROWS)
-@settings(deadline=None)
 def test_rows_with_the_same_stamp_are_found_as_the_others_are(wanted, offered):
     keys = _keys(wanted), _keys(offered)
     assert truth.match(*keys).tolist() == truth._match(*keys).tolist()
