@@ -19,7 +19,8 @@ EVENTS ?=
 
 export JOBS
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-# The tools must see the environment in .venv and nothing else.
+# The tools must see the environment in .venv and nothing else, and keep what they compile: without, each process of
+# pytest rewrites every assertion.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONDONTWRITEBYTECODE
 
 FOLDERS := capture reconstruct hostmon analyze validate report store cli

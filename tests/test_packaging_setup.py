@@ -120,7 +120,7 @@ def test_a_python_without_venv_or_headers_is_passed_over(tmp_path: Path) -> None
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the set-up scripts and an environment that setup/venv made there. The Python that is
-    found from then on makes one by copying that, which takes a tenth of the time."""
+    found from then on makes one by copying that, which takes less time."""
     folder = tmp_path_factory.mktemp("checkout")
     shutil.copytree(ROOT / "setup", folder / "setup")
     subprocess.run([folder / "setup/venv"], check=True, capture_output=True)
