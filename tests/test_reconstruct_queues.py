@@ -48,12 +48,12 @@ def _queue_for_slots(seed: int, *, in_order: bool) -> World:
 
 def test_chains_that_a_queue_has_put_out_of_place_all_along_are_found():
     """Each wrong chain by itself would lose a lot by a change. Without starts from the order of arrivals 0.62
-    of the edges are right, and hardly one is sure."""
+    of the edges are right. Two searches say the same of their own assignments (second_opinion.cpp) and are
+    not sure of the same links, so that hardly any is sure."""
     found = score(_queue_for_slots(seed=2, in_order=True), EvidenceMode.TIMING)
     assert found.edges > 0.75
-    sure = found.probability >= 0.99
-    assert sure.mean() > 0.3
-    assert found.right[sure].mean() > 0.97
+    assert abs(found.probability.mean() - found.edges) < 0.05
+    assert found.right[found.probability >= 0.99].mean() > 0.97
 
 
 def test_a_queue_without_order_is_not_taken_for_one_with_it():
@@ -87,6 +87,17 @@ def test_any_call_may_wait_for_a_connection_of_a_pool():
     sure = found.probability >= 0.99
     assert sure.mean() > 0.4
     assert found.right[sure].mean() > 0.98
+
+
+def test_the_order_of_a_queue_does_not_vouch_for_itself():
+    """An assignment that was found by the order of a queue is more in order than the truth is. While all that
+    this says was believed, 466 of 1,277 sure links were wrong here, and 0.76 claimed where 0.55 is right."""
+    found = score(pool(random.Random(1), 1500, connections=True, classes=1, busy=0.85), EvidenceMode.TIMING)
+    assert found.edges > 0.5
+    assert abs(found.probability.mean() - found.edges) < 0.07
+    sure = found.probability >= 0.99
+    assert sure.mean() > 0.1
+    assert found.right[sure].mean() > 0.95
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,10 @@ double Matcher::Search::bind(const Problem& stretch, const std::vector<float>& i
 void Matcher::Search::begin(const Problem& stretch, const std::vector<float>& idle) {
     bind(stretch, idle);
     expected_ = content_.learn(options_.content_rounds);
-    if (course_ == Course::sharp) sharpen(expected_, problem_, candidates_, stop_);
+    if (course_ == Course::sharp) {
+        sharpen(expected_, problem_, candidates_, stop_);
+        model_.expect_waits();
+    }
     model_.expect(expected_);
     learn();
 }
@@ -295,10 +298,15 @@ Assignment Matcher::match(const Problem& stretch, const std::vector<float>& idle
         if (other->score() > search_->score()) std::swap(search_, other);
     }
     auto out = search_->settle();
-    if (search_->in_doubt(out)) {
-        if (!other) other = begun(Course::sharp, stretch, idle);
-        search_->ask(*other, out);
+    if (!search_->in_doubt(out)) return out;
+    if (!other) other = begun(Course::sharp, stretch, idle);
+    auto second = other->settle();
+    const double first_says = search_->score(), second_says = other->score();
+    if (second_says > first_says) {
+        std::swap(search_, other);
+        std::swap(out, second);
     }
+    if (search_->worth_hearing(first_says, second_says, out)) search_->hear(second, out);
     return out;
 }
 

@@ -55,7 +55,8 @@ public:
 
 private:
     class Search;
-    // From what a search begins: the class affinity of some rounds of EM, or the one that is most likely (affinity.hpp).
+    // From what a search begins: the class affinity of some rounds of EM, and hardly anybody waits for a connection; or the
+    // affinity that is most likely (affinity.hpp), and half of those who may wait do.
     enum class Course : std::uint8_t { plain, sharp };
 
     std::unique_ptr<Search> begun(Course course, const Problem& stretch,

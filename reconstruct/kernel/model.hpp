@@ -67,6 +67,8 @@ public:
         affinity_ = affinity;
         forget_cells();
     }
+    // And that half of those who may have waited for a connection did: see PoolWait.
+    void expect_waits() noexcept { pool_wait_.expect(); }
 
     // Re-estimates everything from an assignment (parent of each child, or kNone), after what was known before
     // has been weighed with `keep` (0: forgotten).

@@ -21,6 +21,10 @@ namespace tapscope::match {
 
 class StartOrder {
 public:
+    // How much an order counts: it repeats in part what the gaps say, and what is ranked by an assignment is more in
+    // order than the truth is, so that it vouches for itself.
+    static constexpr float kTemper = 0.5f;
+
     // Counts of before weigh `keep` (0: forgotten).
     void estimate(const Problem& problem, const Candidates& candidates,
                   const std::vector<std::int32_t>& parent_of, double keep = 0.0);

@@ -7,9 +7,6 @@
 namespace tapscope::match {
 namespace {
 
-// That a request waited that may have, before anything is learned. Little: where no pool runs dry, half would keep gaps
-// of work from being learned for several rounds, in which chains settle.
-constexpr float kFirstGuess = 0.1f;
 constexpr double kPrior = 20.0;        // starts that say what all loads, or no order, would say
 constexpr double kFewWaits = 0.02;     // share of requests that wait, before any is seen
 constexpr double kWorthAsking = 0.05;  // share of later calls that wait, from which on each is asked
@@ -37,7 +34,7 @@ PoolWait::Ways PoolWait::ways(Call call, std::int32_t p, std::int32_t c, Time si
     out.work = shares.log_free[load];
     if (!could_wait(c, since)) return out;
     out.wait = shares.log_wait[load] - log_waiting_[c];
-    if (call == Call::first) out.wait += ratio_[order_.place(p, c)];
+    if (call == Call::first) out.wait += StartOrder::kTemper * ratio_[order_.place(p, c)];
     out.gap = density_[problem_.gaps.bin(problem_.children.begin[c] - released_[c])];
     return out;
 }
@@ -45,7 +42,7 @@ PoolWait::Ways PoolWait::ways(Call call, std::int32_t p, std::int32_t c, Time si
 float PoolWait::waited(Call call, std::int32_t p, std::int32_t c, Time since, int load,
                        float work) const noexcept {
     if (!could_wait(c, since)) return 0.0f;
-    if (!learned_) return kFirstGuess;
+    if (!learned_) return guess_;
     const auto both = ways(call, p, c, since, load);
     return 1.0f / (1.0f + std::exp(both.work + work - both.wait - both.gap));
 }

@@ -28,6 +28,9 @@ class PoolWait {
 public:
     PoolWait(const Problem& problem, const StartOrder& order) : problem_(problem), order_(order) {}
 
+    // Of a model that has learned nothing yet: half of the requests that may have waited did.
+    void expect() noexcept { guess_ = kHalf; }
+
     // The rows have been replaced. `before_on_conn`: previous child on the same connection, or kNone.
     void bind(const std::vector<std::int32_t>& before_on_conn);
 
@@ -67,6 +70,10 @@ private:
 
     const Problem& problem_;
     const StartOrder& order_;
+    // That a request waited that may have, before anything is learned. Little: where no pool runs dry, half would keep
+    // gaps of work from being learned for several rounds, in which chains settle.
+    static constexpr float kFew = 0.1f, kHalf = 0.5f;
+    float guess_ = kFew;
     bool learned_ = false;
     std::vector<Time> released_;      // by child: when its connection was last used; the first time if never
     std::vector<float> log_waiting_;  // by child: requests in flight at that moment

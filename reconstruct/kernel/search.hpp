@@ -50,9 +50,11 @@ public:
     void expect_calls();
     Assignment settle();
 
-    // Whether a second search is worth it; and what follows for this one from what that finds: see second_opinion.cpp.
+    // Whether a second search is worth it; of two whose models say so much of their own assignments, of which this one's is
+    // better, whether the other is heard; and what follows from what that found: see second_opinion.cpp.
     bool in_doubt(const Assignment& found) const;
-    void ask(Search& other, Assignment& found);
+    bool worth_hearing(double first, double second, const Assignment& found) const;
+    void hear(const Assignment& second, Assignment& found);
 
     // A later stretch.
     Assignment follow(const Problem& stretch, const std::vector<float>& idle);

@@ -2,11 +2,12 @@
 //
 // A model that was learned from a wrong assignment is as sure of it as a right one would be: what it was fitted to fits.
 // It does not show in what the model says, but a search from another beginning ends with other wrong links. So where
-// much is in doubt, a second one is made, and no link is surer than its like turned out to be: of those that could be
-// somebody else's and that the first search is sure of, the share that the second one has, too; or that of such beside a
-// doubt, in whose request another call may or may not belong, if it is less. A second search that ends with an assignment
-// of which its model says less has found nothing, and says nothing.
+// much is in doubt, a second one is made, and that is followed whose model says more of its own assignment. None of its
+// links is surer than its like turned out to be: of those that could be somebody else's and that it is sure of, the share
+// that the other search has, too; or that of such beside a doubt, in whose request another call may or may not belong, if
+// it is less. A search that ends with an assignment of which its model says less has found nothing, and says nothing.
 #include <algorithm>
+#include <cmath>
 
 #include "search.hpp"
 
@@ -15,8 +16,11 @@ namespace {
 
 constexpr double kSure = 0.99;
 constexpr double kInDoubt = 0.1;  // share of the calls that may be another request's: asked from there on
-constexpr double kBehind = 0.03;  // nats for each call, from which on the second search has found nothing
-constexpr double kHalf = 0.5;     // of two searches that disagree, either may be right
+// Nats for each call, from which on a search that is behind has found nothing: mostly; if it is the first one, which would
+// have been believed; or if the best one itself is sure of hardly anything, of so small a share of the calls.
+constexpr double kBehind = 0.03, kFar = 0.3;
+constexpr double kHardlyAny = 0.2;
+constexpr double kHalf = 0.5;  // of two searches that disagree, either may be right
 
 // By child: whether it is a sure link of a request that is in doubt, because some other call may be its own or another's.
 std::vector<std::uint8_t> sure_beside_doubt(std::size_t parents, const Assignment& found) {
@@ -44,9 +48,15 @@ bool Matcher::Search::in_doubt(const Assignment& found) const {
     return unsure > kInDoubt * static_cast<double>(found.parent.size());
 }
 
-void Matcher::Search::ask(Search& other, Assignment& found) {
-    const auto second = other.settle();
-    if (other.score() < score() - kBehind * static_cast<double>(found.parent.size())) return;
+bool Matcher::Search::worth_hearing(double first, double second, const Assignment& found) const {
+    const auto calls = static_cast<double>(found.probability.size());
+    const auto sure = std::count_if(found.probability.begin(), found.probability.end(),
+                                    [](double p) { return p >= kSure; });
+    const bool far = second > first || static_cast<double>(sure) < kHardlyAny * calls;
+    return std::abs(second - first) <= (far ? kFar : kBehind) * calls;
+}
+
+void Matcher::Search::hear(const Assignment& second, Assignment& found) {
     const auto beside_doubt = sure_beside_doubt(problem_.parents.size(), found);
     double sure = 0, agreed = 0, sure_there = 0, agreed_there = 0;
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {

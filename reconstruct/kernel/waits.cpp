@@ -2,12 +2,6 @@
 #include "model.hpp"
 
 namespace tapscope::match {
-namespace {
-
-// The order of starts repeats in part what the gaps say.
-constexpr float kOrderTemper = 0.5f;
-
-}  // namespace
 
 void Model::bind_waits() {
     std::vector<std::int32_t> before;
@@ -25,7 +19,7 @@ void Model::bind_waits() {
 
 void Model::add_wait(std::int32_t p, std::int32_t c, Time gap, bool from_arrival,
                      Parts& parts) const noexcept {
-    float work = kOrderTemper * order_.evidence(p, c, gap);
+    float work = StartOrder::kTemper * order_.evidence(p, c, gap);
     if (!from_arrival) {
         const auto ways =
             pool_wait_.ways(PoolWait::Call::first, p, c, parent_[p].request_end, load_before(p, kStart));
@@ -57,7 +51,7 @@ std::vector<float> Model::find_waits(const std::vector<std::int32_t>& parent_of)
                 density(cell(parent_[p].cls, from, to, load), false)[problem_.gaps.bin(gap)] + log_speed;
             if (latest == kStart) {
                 waited[i] = pool_wait_.waited(PoolWait::Call::first, p, c, parent_[p].request_end, load,
-                                              work + kOrderTemper * order_.evidence(p, c, wall));
+                                              work + StartOrder::kTemper * order_.evidence(p, c, wall));
             } else {
                 waited[i] = pool_wait_.waited(PoolWait::Call::later, p, c, child_[latest].end, load, work);
             }
