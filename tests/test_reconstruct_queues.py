@@ -53,7 +53,8 @@ def test_chains_that_a_queue_has_put_out_of_place_all_along_are_found():
     found = score(_queue_for_slots(seed=2, in_order=True), EvidenceMode.TIMING)
     assert found.edges > 0.75
     assert abs(found.probability.mean() - found.edges) < 0.05
-    assert found.right[found.probability >= 0.99].mean() > 0.97
+    sure = found.probability >= 0.99
+    assert (~found.right[sure]).sum() <= 0.03 * sure.sum()
 
 
 def test_a_queue_without_order_is_not_taken_for_one_with_it():

@@ -50,8 +50,8 @@ public:
     void expect_calls();
     Assignment settle();
 
-    // Whether a second search is worth it; of two whose models say so much of their own assignments, of which this one's is
-    // better, whether the other is heard; and what follows from what that found: see second_opinion.cpp.
+    // Whether a second search is worth it; whether this one, which is ahead, should hear the other, by what the models of
+    // either say of their own assignments; and what follows from what that has found: see second_opinion.cpp.
     bool in_doubt(const Assignment& found) const;
     bool worth_hearing(double first, double second, const Assignment& found) const;
     void hear(const Assignment& second, Assignment& found);

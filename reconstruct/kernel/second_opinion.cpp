@@ -5,7 +5,7 @@
 // much is in doubt, a second one is made, and that is followed whose model says more of its own assignment. None of its
 // links is surer than its like turned out to be: of those that could be somebody else's and that it is sure of, the share
 // that the other search has, too; or that of such beside a doubt, in whose request another call may or may not belong, if
-// it is less. A search that ends with an assignment of which its model says less has found nothing, and says nothing.
+// it is less. A search whose model says much less of its assignment has found nothing, and says nothing.
 #include <algorithm>
 #include <cmath>
 
@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kSure = 0.99;
 constexpr double kInDoubt = 0.1;  // share of the calls that may be another request's: asked from there on
-// Nats for each call, from which on a search that is behind has found nothing: mostly; if it is the first one, which would
-// have been believed; or if the best one itself is sure of hardly anything, of so small a share of the calls.
+// Nats for each call by which a search may be behind, to be heard: a second one; and the first one, which would have been
+// believed, or either where the best one itself is sure of so small a share of the calls.
 constexpr double kBehind = 0.03, kFar = 0.3;
 constexpr double kHardlyAny = 0.2;
 constexpr double kHalf = 0.5;  // of two searches that disagree, either may be right
