@@ -29,7 +29,7 @@ def tapscope(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess
     )
 
 
-def wait_for(condition, seconds: float = 20.0) -> None:
+def wait_for(condition, seconds: float = 60.0) -> None:
     """Polls ten times a second."""
     end = time.monotonic() + seconds
     while not condition():

@@ -38,7 +38,7 @@ import http.client, sys, time
 requests, per_connection, pause = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 for number in range(requests):
     if number % per_connection == 0:
-        connection = http.client.HTTPConnection("10.213.0.1", 8080, timeout=10)
+        connection = http.client.HTTPConnection("10.213.0.1", 8080, timeout=60)
     connection.request("GET", f"/story/{number}")
     connection.getresponse().read()
     if (number + 1) % per_connection == 0:

@@ -146,7 +146,7 @@ def load(browser: Any, page: Path, seconds: float = 60.0) -> None:
     assert browser.execute_script("return document.documentElement.dataset.error || null") is None
 
 
-def wait(browser: Any, script: str, seconds: float = 10.0) -> Any:
+def wait(browser: Any, script: str, seconds: float = 60.0) -> Any:
     """Value of a script once it is true."""
     end = time.monotonic() + seconds
     while True:

@@ -130,7 +130,7 @@ def systemd(network: str, unit: Path, state: Path) -> Iterator[Systemd]:
 
 def _remove(group: Path) -> None:
     """A control group and those below it, when the last of their processes have gone."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while group.exists():
         try:
             for path in sorted(group.rglob("*"), reverse=True):
@@ -145,7 +145,7 @@ def _remove(group: Path) -> None:
 
 def _first_process(process: subprocess.Popen[bytes]) -> int:
     """The first process of the namespace, when it answers."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         time.sleep(0.2)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

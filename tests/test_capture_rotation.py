@@ -66,7 +66,7 @@ def test_a_ring_of_files_keeps_the_newest(net, tmp_path: Path) -> None:
 def test_files_of_a_time_end_the_capture_when_there_are_enough(net, tmp_path: Path) -> None:
     process = begun(net, tmp_path, "-w", tmp_path / "x-%s.pcap", "-G", 1, "-W", 2, "-Z", "root")
     client = net.client(10_000, per_connection=10, pause=0.01)
-    out, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=60)
     client.send_signal(signal.SIGTERM)
     assert process.returncode == ExitCode.DONE, errors
     files = sorted(tmp_path.glob("x-*.pcap"))
@@ -87,7 +87,7 @@ def test_a_capture_of_so_many_packets_counts_no_others(net, tmp_path: Path) -> N
     """A batch from the kernel's ring holds more packets than were asked for."""
     process = begun(net, tmp_path, "-w", tmp_path / "x.pcap", "-c", 37)
     assert net.client(100, per_connection=50).wait(timeout=60) == 0
-    out, errors = process.communicate(timeout=30)
+    out, errors = process.communicate(timeout=60)
     assert process.returncode == ExitCode.DONE, errors
     spool, file = read_spool(tmp_path / "x.spool"), read_files([tmp_path / "x.pcap"])
     assert json.loads(out)["packets"] == spool.counter("packets") == 37
@@ -113,7 +113,7 @@ def test_files_of_a_size_within_a_time_do_not_write_over_each_other(net, tmp_pat
 
 def test_turns_that_the_user_may_not_write_are_refused_at_once(net, tmp_path: Path) -> None:
     process = net.capture("-w", tmp_path / "x.pcap", "-C", 1, "-Z", "nobody")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == ExitCode.ERROR
     assert b"nobody may not make files here" in errors
     assert b"-Z root" in errors
@@ -145,7 +145,7 @@ def test_a_packet_file_that_was_taken_away_is_said(net, tmp_path: Path, traced: 
     time.sleep(1.0)
     (tmp_path / "x.pcap").unlink()
     (tmp_path / "x.pcap").write_bytes(b"of somebody else")
-    assert net.client(10).wait(timeout=30) == 0
+    assert net.client(10).wait(timeout=60) == 0
     time.sleep(0.3)
     out, errors = stop(process)
     assert process.returncode == ExitCode.ERROR
@@ -160,11 +160,11 @@ def test_packets_on_standard_output_are_there_as_they_come(net) -> None:
     assert process.stdout is not None
     assert len(os.read(process.stdout.fileno(), 100)) == 24
     time.sleep(0.3)
-    assert net.client(3).wait(timeout=30) == 0
+    assert net.client(3).wait(timeout=60) == 0
     data = os.read(process.stdout.fileno(), 65536)  # before the end, though there is much less than a block
     assert len(data) > 16
     process.send_signal(signal.SIGTERM)
-    rest, errors = process.communicate(timeout=30)
+    rest, errors = process.communicate(timeout=60)
     assert process.returncode == ExitCode.DONE, errors
     data += rest
     packets = 0
@@ -179,7 +179,7 @@ def _failed_at_a_pipe(process: subprocess.Popen[bytes]) -> bytes:
     """What a capture into a pipe says when writing fails, which is no full disk."""
     assert process.stderr is not None
     errors = process.stderr.read()
-    assert process.wait(timeout=20) == ExitCode.ERROR
+    assert process.wait(timeout=60) == ExitCode.ERROR
     assert b"standard output" in errors
     assert b"disk" not in errors
     return errors
@@ -190,7 +190,7 @@ def test_a_reader_that_reads_no_more_is_told_from_a_full_disk(net) -> None:
     assert process.stdout is not None
     assert len(os.read(process.stdout.fileno(), 100)) == 24
     time.sleep(0.3)
-    assert net.client(200, per_connection=50).wait(timeout=30) == 0  # more than a pipe holds
+    assert net.client(200, per_connection=50).wait(timeout=60) == 0  # more than a pipe holds
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)
     assert b"a signal ended the capture while writing waited for the reader" in _failed_at_a_pipe(process)
@@ -202,14 +202,14 @@ def test_a_reader_that_is_gone_is_told_from_a_full_disk(net) -> None:
     assert len(os.read(process.stdout.fileno(), 100)) == 24
     process.stdout.close()
     time.sleep(0.3)
-    assert net.client(10).wait(timeout=30) == 0
+    assert net.client(10).wait(timeout=60) == 0
     assert b"who read the packets is gone" in _failed_at_a_pipe(process)
 
 
 @pytest.mark.parametrize("words", [("-C", "1"), ("-G", "5"), ("-o", "x.db")])
 def test_standard_output_takes_no_turns(net, words) -> None:
     process = net.capture("-w", "-", *words)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == ExitCode.USAGE, errors
 
 
@@ -218,7 +218,7 @@ def test_several_interfaces_are_one_capture(net, tmp_path: Path) -> None:
     process = net.capture("-i", "lo", "--spool", tmp_path / "x.spool", "--json", "tcp port 8080")
     wait_for(lambda: (tmp_path / "x.spool/manifest.json").exists())
     time.sleep(0.3)
-    assert net.client(50).wait(timeout=30) == 0
+    assert net.client(50).wait(timeout=60) == 0
     time.sleep(0.3)
     _, errors = stop(process)
     assert process.returncode == ExitCode.DONE, errors
@@ -235,7 +235,7 @@ def test_a_group_of_processes_shares_the_connections(net, tmp_path: Path) -> Non
     for name in names:
         wait_for(lambda name=name: (tmp_path / f"{name}.spool/manifest.json").exists())
     time.sleep(0.5)
-    assert net.client(400, per_connection=5).wait(timeout=30) == 0
+    assert net.client(400, per_connection=5).wait(timeout=60) == 0
     time.sleep(0.5)
     for process in processes:
         _, errors = stop(process)
@@ -250,16 +250,16 @@ def test_a_group_of_processes_shares_the_connections(net, tmp_path: Path) -> Non
 
 def test_a_clock_that_the_interface_does_not_have_is_named(net, tmp_path: Path) -> None:
     process = net.capture("-j", "adapter", "--spool", tmp_path / "x.spool")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == ExitCode.ERROR
     assert b"does not stamp packets by adapter" in errors
     process = net.capture("-j", "sundial", "--spool", tmp_path / "y.spool")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert b"no time stamp type sundial" in errors
 
 
 @pytest.mark.parametrize("words", [("-W", "3"), ("-C", "1"), ("-G", "5")])
 def test_turns_without_a_packet_file_are_refused(net, tmp_path: Path, words) -> None:
     process = net.capture(*words, "--spool", tmp_path / "x.spool")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == ExitCode.USAGE, errors

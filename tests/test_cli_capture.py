@@ -36,7 +36,7 @@ def test_live_traffic_becomes_packets_and_calls(tmp_path):
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_port
-    words = ["-i", "lo", "-w", tmp_path / "lo.pcap", "-o", tmp_path / "run.db", "--duration", "4s", "--json"]
+    words = ["-i", "lo", "-w", tmp_path / "lo.pcap", "-o", tmp_path / "run.db", "--duration", "8s", "--json"]
     recorder = subprocess.Popen(
         [*COMMAND, "capture", *map(str, words), "tcp", "port", str(port)],
         stdout=subprocess.PIPE,
@@ -45,7 +45,7 @@ def test_live_traffic_becomes_packets_and_calls(tmp_path):
     )
     wait_for((tmp_path / "lo.pcap").exists)
     for number in range(5):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/story/{number}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/story/{number}", timeout=60) as answer:
             assert answer.read() == b"ok"
     out, errors = recorder.communicate(timeout=30)
     server.shutdown()

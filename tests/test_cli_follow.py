@@ -41,7 +41,7 @@ def following(path: Path | str, run: Path, **pipes) -> subprocess.Popen:
 
 def has_begun(run: Path) -> None:
     """Waits for the run file, and a while longer."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not run.exists() and time.monotonic() < until:
         time.sleep(0.1)
     time.sleep(2.0)
@@ -148,7 +148,7 @@ def test_who_reads_the_run_meanwhile_sees_whole_steps(tmp_path):
     growing = tmp_path / "growing.pcap"
     growing.write_bytes(capture[:40_000])
     process = following(growing, tmp_path / "run.db")
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     stored = 0
     while not stored and time.monotonic() < until:
         time.sleep(0.2)

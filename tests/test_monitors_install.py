@@ -101,7 +101,7 @@ def served(argv: list[str], url: str, environment: dict[str, str] | None = None)
         bodies = [answer(url), answer(url, X_Request_ID="given-1"), answer(url)]
     finally:
         server.terminate()
-        _, said = server.communicate(timeout=20)
+        _, said = server.communicate(timeout=60)
     assert server.returncode == 0, said
     return bodies
 

@@ -144,4 +144,4 @@ def test_ctrl_c_stops_all_threads_soon():
         asked = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 7, "it was over before it could be interrupted"
-        assert time.monotonic() - asked < 3
+        assert time.monotonic() - asked < 10

@@ -140,7 +140,7 @@ def test_the_recorders_of_all_servers_take_turns(tmp_path):
     options = SCENARIOS["random"].options(
         users=10, seconds=4, warmup_s=1, rampdown_s=0.5, think_s=0.05, record_threads=True, thread_turns_s=1
     )
-    ran = Finished(tmp_path / "run", options)
+    ran = Finished(tmp_path / "run", options, requests=1)
     planned = [Turn(*one) for one in json.loads((ran.folder / "manifest.json").read_text())["turns_ns"]]
     assert len(planned) == 4
     logs = log.read([ran.folder / "threads"])

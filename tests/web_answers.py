@@ -19,7 +19,7 @@ def answer(url: str, **headers: str) -> str:
     end = time.monotonic() + 60
     while True:
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=names), timeout=20) as response:
+            with urllib.request.urlopen(urllib.request.Request(url, headers=names), timeout=60) as response:
                 return str(response.read().decode())
         except OSError:
             if time.monotonic() > end:
