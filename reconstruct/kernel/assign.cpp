@@ -286,10 +286,31 @@ std::unique_ptr<Matcher::Search> Matcher::begun(Course course, const Problem& st
     return out;
 }
 
-Assignment Matcher::match(const Problem& stretch, const std::vector<float>& idle) {
-    if (stretch.children.size() == 0) return {};
-    if (search_) return search_->follow(stretch, idle);
-    search_ = begun(Course::plain, stretch, idle);
+// The first stretch as the search has it that goes on: as it came, or as workers took its requests. Both have learned for
+// as long, so that nothing else speaks for the one that says more.
+Problem Matcher::begin(const Problem& as_it_came, const std::vector<float>& idle) {
+    search_ = begun(Course::plain, as_it_came, idle);
+    auto queue = std::make_unique<WorkerQueue>(as_it_came);
+    const auto served = queue->serve(as_it_came);
+    if (!queue->plausible()) return as_it_came;
+    auto other = begun(Course::plain, served, idle);
+    if (other->score() <= search_->score()) return as_it_came;
+    search_ = std::move(other);
+    queue_ = std::move(queue);
+    return served;
+}
+
+// A later stretch. There may be more workers by now.
+Problem Matcher::as_taken(const Problem& as_it_came) {
+    if (!queue_) return as_it_came;
+    const auto served = queue_->serve(as_it_came);
+    return queue_->in_step() ? served : as_it_came;
+}
+
+Assignment Matcher::match(const Problem& as_it_came, const std::vector<float>& idle) {
+    if (as_it_came.children.size() == 0) return {};
+    if (search_) return search_->follow(as_taken(as_it_came), idle);
+    const auto stretch = begin(as_it_came, idle);
     std::unique_ptr<Search> other;
     if (search_->mostly_starved()) {
         other = begun(Course::sharp, stretch, idle);

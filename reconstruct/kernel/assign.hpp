@@ -5,7 +5,8 @@
 //            assignment and a model that is too sure of itself: it was fitted to its own best guess
 //   soften   assignments are drawn from their conditional distribution (block Gibbs over pairs of parents) and the
 //            model is re-estimated from the draws (stochastic EM), so that gaps get their true width
-// Where much of it is in doubt, a second search says how far its links are to be trusted (second_opinion.cpp).
+// Where its requests look as if they waited for workers, it is also taken as the workers would (worker_queue.hpp); where
+// much of it is in doubt, a second search says how far its links are to be trusted (second_opinion.cpp).
 // Every stretch is then decided:
 //   place    a forward pass and pairwise splits with the model as it is
 //   decide   draws are counted, and pairwise splits climb to the best assignment
@@ -20,6 +21,7 @@
 
 #include "problem.hpp"
 #include "stop.hpp"
+#include "worker_queue.hpp"
 
 namespace tapscope::match {
 
@@ -61,11 +63,14 @@ private:
 
     std::unique_ptr<Search> begun(Course course, const Problem& stretch,
                                   const std::vector<float>& idle) const;
+    Problem begin(const Problem& as_it_came, const std::vector<float>& idle);
+    Problem as_taken(const Problem& as_it_came);
 
     const std::int32_t parent_classes_, child_classes_;
     const Options options_;
     const Stop& stop_;
-    std::unique_ptr<Search> search_;  // once there was a stretch
+    std::unique_ptr<Search> search_;      // once there was a stretch
+    std::unique_ptr<WorkerQueue> queue_;  // where requests wait for workers
 };
 
 }  // namespace tapscope::match

@@ -7,12 +7,16 @@
 namespace tapscope::match {
 
 InFlight::InFlight(const Problem& problem) : of_(static_cast<std::size_t>(problem.processes)) {
+    const auto& from = problem.parents.taken.empty() ? problem.parents.arrive : problem.parents.taken;
     for (std::size_t p = 0; p < problem.parents.size(); ++p) {
         auto& times = of_[problem.process_of_parent(p)];
-        times.arrive.push_back(problem.parents.arrive[p]);
+        times.from.push_back(from[p]);
         times.depart.push_back(problem.parents.depart[p]);
     }
-    for (auto& times : of_) std::sort(times.depart.begin(), times.depart.end());
+    for (auto& times : of_) {
+        std::sort(times.from.begin(), times.from.end());
+        std::sort(times.depart.begin(), times.depart.end());
+    }
 }
 
 std::ptrdiff_t InFlight::at(std::int32_t process, Time when) const noexcept {
@@ -20,7 +24,7 @@ std::ptrdiff_t InFlight::at(std::int32_t process, Time when) const noexcept {
         return std::upper_bound(times.begin(), times.end(), when) - times.begin();
     };
     const auto& times = of_[static_cast<std::size_t>(process)];
-    return std::max<std::ptrdiff_t>(until(times.arrive) - until(times.depart), 1);
+    return std::max<std::ptrdiff_t>(until(times.from) - until(times.depart), 1);
 }
 
 void find_candidates(const Problem& problem, Candidates& out, std::span<const std::uint8_t> forgotten) {
@@ -47,6 +51,7 @@ void find_candidates(const Problem& problem, Candidates& out, std::span<const st
         const Time until = stays ? children.response_begin[c] : begin;
         for (const std::int32_t p : active) {
             if (!children.as_parent.empty() && p == children.as_parent[c]) continue;  // nobody calls itself
+            if (!parents.taken.empty() && parents.taken[p] > begin + kSlack) continue;
             if (parents.depart[p] + kSlack >= until) out.parent.push_back(p);
         }
         out.offset.push_back(static_cast<std::int64_t>(out.parent.size()));

@@ -35,6 +35,7 @@ struct Parents {                         // sorted by arrive
     std::int32_t n_classes = 0;
     std::span<const float> answer_bytes{};    // length of the answer, negative where not known; may be empty
     std::span<const std::int32_t> process{};  // of the server that has it (workers.hpp); empty: there is one
+    std::span<const Time> taken{};            // by a worker (worker_queue.hpp); empty: as they arrived
     std::size_t size() const noexcept { return cls.size(); }
 };
 
@@ -79,7 +80,7 @@ struct Problem {
     }
 };
 
-// How many requests are in flight at an instant, in one of the processes.
+// How many requests are in flight at an instant, in one of the processes; if workers are told, those that have one.
 class InFlight {
 public:
     explicit InFlight(const Problem& problem);
@@ -87,7 +88,7 @@ public:
 
 private:
     struct Times {
-        std::vector<Time> arrive, depart;
+        std::vector<Time> from, depart;
     };
     std::vector<Times> of_;
 };
