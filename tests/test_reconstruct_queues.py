@@ -97,7 +97,8 @@ def test_the_order_of_a_queue_does_not_vouch_for_itself():
     assert found.edges > 0.5
     assert abs(found.probability.mean() - found.edges) < 0.07
     sure = found.probability >= 0.99
-    assert (~found.right[sure]).sum() < 0.01 * len(found.right), "of the few that are sure"
+    assert sure.mean() > 0.1
+    assert found.right[sure].mean() > 0.95
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2, kMostlySilent = 0.9;
 constexpr double kMostBehind = 1.5;  // nats for each call that a mere guess may be behind, to be followed
 constexpr int kStartRounds = 5;      // models on the way from there
-// Nats for each call that the end must be ahead: it has been learned for longer, and says a little more for that alone.
+// Nats for each call that another beginning or a queue for workers must be ahead: the former has been learned for longer,
+// and says a little more for that alone; and a queue that explains no more than that tells nothing.
 constexpr double kWorthMoving = 0.05;
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
@@ -286,15 +287,15 @@ std::unique_ptr<Matcher::Search> Matcher::begun(Course course, const Problem& st
     return out;
 }
 
-// The first stretch as the search has it that goes on: as it came, or as workers took its requests. Both have learned for
-// as long, so that nothing else speaks for the one that says more.
+// The first stretch as the search has it that goes on: as it came, or as workers took its requests.
 Problem Matcher::begin(const Problem& as_it_came, const std::vector<float>& idle) {
     search_ = begun(Course::plain, as_it_came, idle);
     auto queue = std::make_unique<WorkerQueue>(as_it_came);
     const auto served = queue->serve(as_it_came);
     if (!queue->plausible()) return as_it_came;
     auto other = begun(Course::plain, served, idle);
-    if (other->score() <= search_->score()) return as_it_came;
+    const double ahead = other->score() - search_->score();
+    if (ahead <= kWorthMoving * static_cast<double>(as_it_came.children.size())) return as_it_came;
     search_ = std::move(other);
     queue_ = std::move(queue);
     return served;

@@ -5,8 +5,7 @@
 // much is in doubt, a second one is made, and that is followed whose model says more of its own assignment. None of its
 // links is surer than its like turned out to be: of those that could be somebody else's and that it is sure of, the share
 // that the other search has, too; or that of such beside a doubt, in whose request another call may or may not belong, if
-// it is less. Where that is not nearly all, none is sure. A search whose model says much less of its assignment has found
-// nothing, and says nothing.
+// it is less. A search whose model says much less of its assignment has found nothing, and says nothing.
 #include <algorithm>
 #include <cmath>
 
@@ -22,13 +21,6 @@ constexpr double kInDoubt = 0.1;  // share of the calls that may be another requ
 constexpr double kBehind = 0.03, kFar = 0.3;
 constexpr double kHardlyAny = 0.2;
 constexpr double kHalf = 0.5;  // of two searches that disagree, either may be right
-// Where they agree on less, no link is sure: most of what is wrong is wrong in both.
-constexpr double kAlike = 0.995, kUnsure = 0.9899;
-
-double trusted(double agreed, double sure) {
-    const double share = (agreed + 1) / (sure + 1);
-    return share < kAlike ? std::min(share, kUnsure) : share;
-}
 
 // By child: whether it is a sure link of a request that is in doubt, because some other call may be its own or another's.
 std::vector<std::uint8_t> sure_beside_doubt(std::size_t parents, const Assignment& found) {
@@ -75,8 +67,8 @@ void Matcher::Search::hear(const Assignment& second, Assignment& found) {
         sure_there += beside_doubt[c];
         agreed_there += both && beside_doubt[c];
     }
-    trust_ = trusted(agreed, sure);
-    trust_beside_doubt_ = std::min(trust_, trusted(agreed_there, sure_there));
+    trust_ = (agreed + 1) / (sure + 1);
+    trust_beside_doubt_ = std::min(trust_, (agreed_there + 1) / (sure_there + 1));
     trust(found);
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
         if (found.parent[c] == second.parent[c] || found.probability[c] <= kHalf) continue;

@@ -6,9 +6,9 @@
 //
 // So is k. A request passes those before it that are still there when it is answered. A worker that has it cannot be one
 // of theirs, so these are fewer than k; and k - 1 is nothing rare. Where nobody waits for a worker, each number is rarer
-// than the one before it, and no rarer than that goes on: half, a quarter, an eighth. Where no request passes k, though
-// many should by what the numbers before say, there are k workers. A search that supposes it must yet say more of its own
-// assignment than one that does not (assign.cpp): connections that are held from first to last look alike.
+// than the one before it, by about the same factor each time. Where no request passes k, though many should by what the
+// numbers before say, there are k workers. A search that supposes it must yet say more of its own assignment than one that
+// does not (assign.cpp): connections that are held from first to last look alike.
 #pragma once
 
 #include <vector>
