@@ -9,8 +9,7 @@ namespace tapscope::match {
 namespace {
 
 constexpr double kExceptions = 0.002;  // share of the requests that may pass as many as there are workers
-constexpr double kEnough =
-    8.0;  // requests that should, where there are more workers; and how many times as many as do
+constexpr double kEnough = 8.0;      // requests that should without a queue, and how many times those that do
 constexpr double kMany = 0.03;       // share of the requests that wait, from which on a queue matters
 constexpr double kOutOfStep = 0.01;  // of these, the share that may be answered before a worker has them
 

@@ -96,6 +96,16 @@ void who_lacks_an_answer_holds_nobody_up() {
     expect(late == 0, "nobody is taken later than he was");
 }
 
+// What was told holds for a later stretch only as long as there are no more workers than then.
+void more_workers_than_before_are_noticed() {
+    const Server few(4, Next::first, 11), as_many(4, Next::first, 12), more(8, Next::first, 13);
+    WorkerQueue queue(few.rows.problem(1));
+    queue.serve(as_many.rows.problem(1));
+    expect(queue.in_step(), "as many");
+    queue.serve(more.rows.problem(1));
+    expect(!queue.in_step(), "more");
+}
+
 void nothing_is_no_queue() {
     const RequestRows none;
     WorkerQueue queue(none.problem(1));
@@ -109,6 +119,7 @@ int main() {
     workers_are_told_and_who_has_one();
     what_is_no_queue_with_an_order_is_not_taken_for_one();
     who_lacks_an_answer_holds_nobody_up();
+    more_workers_than_before_are_noticed();
     nothing_is_no_queue();
     return tapscope::test::failures > 0;
 }
