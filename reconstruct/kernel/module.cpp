@@ -104,6 +104,10 @@ public:
             p.answer_bytes = column<float>(parents, "answer_bytes");
             same_length(p.answer_bytes.size(), p.cls.size(), "a column of parents");
         }
+        if (parents.contains("latest")) {
+            p.latest = column<std::int64_t>(parents, "latest");
+            same_length(p.latest.size(), p.cls.size(), "a column of parents");
+        }
         ChildRows c;
         c.cls = column<std::int64_t>(children, "cls");
         c.conn = column<std::int64_t>(children, "conn");
@@ -202,7 +206,7 @@ PYBIND11_MODULE(_kernel, module) {
             "i64 ns (response_begin -1: no answer seen; depart is then the latest end, -1 not known),\n"
             "token_offset i64 (n+1), token_slot u32, token_hash u64, answer_bytes f32 (optional; negative: "
             "not\n"
-            "known).\n"
+            "known), latest i64 (optional; >= 0: it was not seen, and arrived between arrive and then).\n"
             "children: cls, conn i64, begin, response_begin, end i64 ns, token_*, and result_* of the\n"
             "answers; as_parent i64 (optional): number of the same call among the parents, -1 none;\n"
             "answer_bytes, and setup u8 (optional; 1: sets up the next call on its connection).\n"

@@ -35,8 +35,11 @@ struct Parents {                         // sorted by arrive
     std::int32_t n_classes = 0;
     std::span<const float> answer_bytes{};    // length of the answer, negative where not known; may be empty
     std::span<const std::int32_t> process{};  // of the server that has it (workers.hpp); empty: there is one
-    std::span<const Time> taken{};            // by a worker (worker_queue.hpp); empty: as they arrived
+    // Not seen: arrive is the earliest it may have, this the latest; of the others kNone. Empty: all were seen.
+    std::span<const Time> latest{};
+    std::span<const Time> taken{};  // by a worker (worker_queue.hpp); empty: as they arrived
     std::size_t size() const noexcept { return cls.size(); }
+    bool seen(std::size_t p) const noexcept { return latest.empty() || latest[p] == kNone; }
 };
 
 struct Children {                        // sorted by begin

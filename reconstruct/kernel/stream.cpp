@@ -272,6 +272,7 @@ void NodeStream::match(const Border& border) {
                        parent_tokens_.view(),
                        capacity_parents_,
                        first(answer_bytes_, parents)};
+    problem.parents.latest = first(latest_, parents);
     problem.children.cls = first(child_cls_, border.end);
     problem.children.conn = conns.conn;
     problem.children.conn_name = first(child_conn_, border.end);

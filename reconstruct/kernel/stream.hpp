@@ -45,6 +45,8 @@ struct ParentRows {
     std::span<const Time> arrive, request_end, response_begin, depart;
     Tokens tokens;
     std::span<const float> answer_bytes{};  // negative: not known; empty: of none
+    std::span<const Time>
+        latest{};  // arrival of one that was not seen, arrive being the earliest; -1: seen; empty: all
 };
 struct ChildRows {
     std::span<const std::int64_t> cls, conn;
@@ -144,7 +146,7 @@ private:
     // Rows that wait, and those of open parents. The first children are decided: decided_parent_.
     std::vector<std::int32_t> parent_cls_, child_cls_;
     std::vector<std::int64_t> parent_row_, parent_conn_, child_conn_, child_as_parent_;
-    std::vector<Time> arrive_, request_end_, response_begin_, depart_;
+    std::vector<Time> arrive_, latest_, request_end_, response_begin_, depart_;
     std::vector<Time> begin_, child_response_begin_, end_;
     std::vector<std::uint8_t> answered_, child_setup_;
     std::vector<float> answer_bytes_, child_answer_bytes_;

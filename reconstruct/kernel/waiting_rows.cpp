@@ -74,6 +74,8 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
     }
     append(answer_bytes_, parents.answer_bytes);
     answer_bytes_.resize(arrive_.size(), -1.0f);
+    append(latest_, parents.latest);
+    latest_.resize(arrive_.size(), kNone);
     parent_tokens_.append(parents.tokens);
     for (const auto cls : children.cls) child_cls_.push_back(intern(child_classes_, cls));
     append(child_conn_, children.conn);
@@ -94,8 +96,8 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
 void NodeStream::measure() {
     std::size_t bytes = bytes_of(decided_.parent) * 4;
     for (const auto* column :
-         {&arrive_, &request_end_, &response_begin_, &depart_, &begin_, &child_response_begin_, &end_,
-          &parent_row_, &parent_conn_, &child_conn_, &child_as_parent_, &parent_tokens_.offset,
+         {&arrive_, &latest_, &request_end_, &response_begin_, &depart_, &begin_, &child_response_begin_,
+          &end_, &parent_row_, &parent_conn_, &child_conn_, &child_as_parent_, &parent_tokens_.offset,
           &child_tokens_.offset, &child_results_.offset}) {
         bytes += bytes_of(*column);
     }
@@ -114,7 +116,8 @@ void NodeStream::keep_parents(const std::vector<std::uint32_t>& rows) {
     keep_rows(parent_cls_, rows);
     keep_rows(parent_row_, rows);
     keep_rows(parent_conn_, rows);
-    for (auto* column : {&arrive_, &request_end_, &response_begin_, &depart_}) keep_rows(*column, rows);
+    for (auto* column : {&arrive_, &latest_, &request_end_, &response_begin_, &depart_})
+        keep_rows(*column, rows);
     keep_rows(answered_, rows);
     keep_rows(answer_bytes_, rows);
     parent_tokens_.keep(rows);

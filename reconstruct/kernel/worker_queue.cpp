@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <queue>
+#include <utility>
 
 namespace tapscope::match {
 namespace {
@@ -17,7 +18,7 @@ constexpr double kOutOfStep = 0.01;  // of these, the share that may be answered
 std::vector<double> passing(const Parents& parents) {
     std::vector<Time> departs;
     for (std::size_t p = 0; p < parents.size(); ++p) {
-        if (parents.answered[p]) departs.push_back(parents.depart[p]);
+        if (parents.answered[p] && parents.seen(p)) departs.push_back(parents.depart[p]);
     }
     auto sorted = departs;
     std::sort(sorted.begin(), sorted.end());
@@ -63,9 +64,24 @@ Problem WorkerQueue::serve(const Problem& stretch) {
     // The latest ends of those before, as many as there are workers: the first of them leaves a worker. Who is not
     // answered, as far as is known, is not supposed to have one: that would hold up others who had none to wait for.
     std::priority_queue<Time, std::vector<Time>, std::greater<>> busy_until;
+    const auto hold = [&](Time until) {
+        busy_until.push(until);
+        if (static_cast<int>(busy_until.size()) > workers_) busy_until.pop();
+    };
+    // One that was not seen stands behind those that arrived before the latest time at which it can have. Should it
+    // stand before some of them, those are taken to have a worker too early, and make their calls later than supposed;
+    // the other way round calls that they have made would be others'.
+    using Unseen = std::pair<Time, Time>;
+    std::priority_queue<Unseen, std::vector<Unseen>, std::greater<>> unseen;
     requests_ = static_cast<double>(parents.size());
     waited_ = answered_before_ = 0;
     for (std::size_t p = 0; p < parents.size(); ++p) {
+        if (!parents.seen(p)) {
+            if (parents.answered[p]) unseen.push({parents.latest[p], parents.depart[p]});
+            continue;
+        }
+        for (; !unseen.empty() && unseen.top().first <= parents.arrive[p]; unseen.pop())
+            hold(unseen.top().second);
         const bool full = static_cast<int>(busy_until.size()) == workers_;
         if (full && busy_until.top() > parents.arrive[p]) {
             waited_ += 1;
@@ -73,9 +89,7 @@ Problem WorkerQueue::serve(const Problem& stretch) {
             taken_[p] = std::min(busy_until.top(), parents.response_begin[p]);
             request_end_[p] = std::max(request_end_[p], taken_[p]);
         }
-        if (!parents.answered[p]) continue;
-        busy_until.push(parents.depart[p]);
-        if (full) busy_until.pop();
+        if (parents.answered[p]) hold(parents.depart[p]);
     }
     Problem out = stretch;
     out.parents.taken = taken_;

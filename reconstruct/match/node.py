@@ -185,6 +185,7 @@ def parent_columns(
         "depart": np.where(answered, calls["depart_ns"][rows] - base, gone),
         **tokens.of(calls["request"][rows]),
         "answer_bytes": calls["response_bytes"][rows].astype(np.float32),
+        "latest": np.where(assumed, calls["request_end_ns"][rows] - base, -1),
     }
 
 
