@@ -11,12 +11,14 @@ constexpr double kTooDear = -60.0, kTooDearToSettle = -40.0;  // nats that a rin
 constexpr int kLongest = 16;                                  // exchanges in a row
 constexpr std::size_t kWays = 3;                              // that a ring may begin, from each parent
 constexpr std::size_t kSplits = 16;                           // for each way to begin, on average
-constexpr int kSweeps = 2;         // among those who took part, where a ring has not gained
-constexpr float kChanged = 1e-3f;  // nats; below it an exchange is rounding
+constexpr std::size_t kLooks = 64;  // calls that are looked at in the time of a split, about
+constexpr int kSweeps = 2;          // among those who took part, where a ring has not gained
+constexpr float kChanged = 1e-3f;   // nats; below it an exchange is rounding
 
 }  // namespace
 
 void Ejection::run(Chains& chains, float reach) {
+    reach_ = reach;
     find_neighbours(chains, reach);
     usual_.assign(problem_.children.size(), 0.0f);
     for (std::int32_t p = 0; p < chains.parents(); ++p) {
@@ -56,8 +58,12 @@ bool Ejection::ring(Chains& chains, std::int32_t start, std::int32_t second) {
 const std::vector<Ejection::Way>& Ejection::ways(const Chains& chains, std::int32_t p, std::int32_t from) {
     ways_.clear();
     split_.favour(kOther, usual_);
-    for (auto i = offset_[p]; i < offset_[p + 1]; ++i) {
-        const auto q = neighbour_[i];
+    if (from == kNone) {
+        asked_.assign(neighbour_.begin() + offset_[p], neighbour_.begin() + offset_[p + 1]);
+    } else {
+        find_asked(chains, p);
+    }
+    for (const auto q : asked_) {
         if (q == from || splits_left_ == 0 || !split_.load(p, q, chains.held(p), chains.held(q))) continue;
         --splits_left_;
         const float gain = split_.best();
@@ -91,8 +97,11 @@ void Ejection::settle(Chains& chains) {
     for (int sweep = 0; sweep < kSweeps; ++sweep) {
         for (std::size_t k = 0; k < took_part; ++k) {
             const auto p = before_[k].first;
-            for (auto i = offset_[p]; i < offset_[p + 1] && splits_left_ > 0; ++i, --splits_left_) {
-                exchange(chains, p, neighbour_[i], false);
+            find_asked(chains, p);
+            for (const auto q : asked_) {
+                if (splits_left_ == 0) return;
+                --splits_left_;
+                exchange(chains, p, q, false);
             }
         }
     }
@@ -117,6 +126,33 @@ void Ejection::find_neighbours(const Chains& chains, float reach) {
         neighbour_[at[pair.first]++] = pair.second;
         neighbour_[at[pair.second]++] = pair.first;
     }
+}
+
+void Ejection::find_asked(const Chains& chains, std::int32_t p) {
+    asked_.assign(neighbour_.begin() + offset_[p], neighbour_.begin() + offset_[p + 1]);
+    const auto& begin = problem_.children.begin;
+    const auto from = problem_.parents.arrive[static_cast<std::size_t>(p)] - kSlack;
+    const auto until = problem_.parents.depart[static_cast<std::size_t>(p)] + kSlack;
+    const auto first =
+        std::max(static_cast<std::size_t>(std::lower_bound(begin.begin(), begin.end(), from) - begin.begin()),
+                 problem_.decided());
+    const auto& held = chains.held(p);
+    Tip tip;
+    std::size_t behind = 0, i = first;
+    for (; i < begin.size() && begin[i] <= until; ++i) {
+        const auto owner = chains.parent_of()[i];
+        if (owner == kNone || owner == p || candidates_.certain(i)) continue;
+        if (model_.fans_out(owner) || nearness_.apart(owner)) continue;
+        const auto where = candidates_.find(i, p);
+        if (where < 0) continue;
+        const auto c = static_cast<std::int32_t>(i);
+        while (behind < held.size() && held[behind] < c) model_.advance(p, tip, held[behind++]);
+        const float step = model_.step(p, tip, c) + candidates_.content[static_cast<std::size_t>(where)];
+        if (step >= usual_[i] - reach_) asked_.push_back(owner);
+    }
+    splits_left_ -= std::min(splits_left_, (i - first) / kLooks);
+    std::sort(asked_.begin(), asked_.end());
+    asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
 }
 
 double Ejection::score(const Chains& chains, std::int32_t p, std::vector<float>* usual) const {

@@ -5,6 +5,8 @@
 // whole chains on. So a parent takes what suits it best from another one, whatever that costs the other, which then does
 // the same with a third, and so on (Glover 1996), until all who took part are better off together. If they are not, those
 // who took part exchange what gains among them and their neighbours; if that does not help, everything is put back.
+// A parent that has given a run of calls away has room for others, which were out of its reach while it was busy: whoever
+// has them is asked, too.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +53,8 @@ private:
     bool exchange(Chains& chains, std::int32_t p, std::int32_t q, bool favoured);
     void settle(Chains& chains);
     void find_neighbours(const Chains& chains, float reach);
+    // Neighbours of p, and who has calls that p could make now that its chain is another one: into asked_, ascending.
+    void find_asked(const Chains& chains, std::int32_t p);
     // Score of the chain of p. What its steps are worth goes into usual_ if asked.
     double score(const Chains& chains, std::int32_t p, std::vector<float>* usual = nullptr) const;
 
@@ -61,8 +65,10 @@ private:
     Nearness& nearness_;
     PairSplit& split_;
     const Stop& stop_;
+    float reach_ = 0;
     std::vector<std::int64_t> offset_;  // CSR of neighbours by parent
     std::vector<std::int32_t> neighbour_;
+    std::vector<std::int32_t> asked_;
     std::vector<float> usual_;     // by child: what its step was worth before the ring
     std::size_t splits_left_ = 0;  // that may be asked for, so that the time is bounded
     std::vector<Way> ways_;
