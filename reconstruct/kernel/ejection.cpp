@@ -1,6 +1,7 @@
 #include "ejection.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tapscope::match {
 namespace {
@@ -20,10 +21,9 @@ constexpr float kChanged = 1e-3f;   // nats; below it an exchange is rounding
 void Ejection::run(Chains& chains, float reach) {
     reach_ = reach;
     find_neighbours(chains, reach);
+    if (neighbour_.empty()) return;
     usual_.assign(problem_.children.size(), 0.0f);
-    for (std::int32_t p = 0; p < chains.parents(); ++p) {
-        if (offset_[p] < offset_[p + 1]) score(chains, p, &usual_);
-    }
+    weighed_.assign(static_cast<std::size_t>(chains.parents()), 0);
     splits_left_ = kSplits * neighbour_.size();
     for (std::int32_t p = 0; p < chains.parents() && splits_left_ > 0; ++p) {
         stop_.poll();
@@ -57,13 +57,15 @@ bool Ejection::ring(Chains& chains, std::int32_t start, std::int32_t second) {
 
 const std::vector<Ejection::Way>& Ejection::ways(const Chains& chains, std::int32_t p, std::int32_t from) {
     ways_.clear();
-    split_.favour(kOther, usual_);
+    weigh(chains, p);
     if (from == kNone) {
         asked_.assign(neighbour_.begin() + offset_[p], neighbour_.begin() + offset_[p + 1]);
     } else {
         find_asked(chains, p);
     }
+    split_.favour(kOther, usual_);
     for (const auto q : asked_) {
+        weigh(chains, q);
         if (q == from || splits_left_ == 0 || !split_.load(p, q, chains.held(p), chains.held(q))) continue;
         --splits_left_;
         const float gain = split_.best();
@@ -82,6 +84,7 @@ bool Ejection::exchange(Chains& chains, std::int32_t p, std::int32_t q, bool fav
     split_.weigh_evidence(1.0f);
     if (!gains) return false;
     for (const auto owner : {p, q}) {
+        weigh(chains, owner);
         gain_ -= score(chains, owner);
         const bool known = std::any_of(before_.begin(), before_.end(),
                                        [&](const auto& other) { return other.first == owner; });
@@ -145,6 +148,7 @@ void Ejection::find_asked(const Chains& chains, std::int32_t p) {
         if (model_.fans_out(owner) || nearness_.apart(owner)) continue;
         const auto where = candidates_.find(i, p);
         if (where < 0) continue;
+        weigh(chains, owner);
         const auto c = static_cast<std::int32_t>(i);
         while (behind < held.size() && held[behind] < c) model_.advance(p, tip, held[behind++]);
         const float step = model_.step(p, tip, c) + candidates_.content[static_cast<std::size_t>(where)];
@@ -153,6 +157,11 @@ void Ejection::find_asked(const Chains& chains, std::int32_t p) {
     splits_left_ -= std::min(splits_left_, (i - first) / kLooks);
     std::sort(asked_.begin(), asked_.end());
     asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
+}
+
+// Whoever takes part in a ring has been weighed before, so nobody else's chain is another one than before it.
+void Ejection::weigh(const Chains& chains, std::int32_t p) {
+    if (!std::exchange(weighed_[static_cast<std::size_t>(p)], std::uint8_t{1})) score(chains, p, &usual_);
 }
 
 double Ejection::score(const Chains& chains, std::int32_t p, std::vector<float>* usual) const {

@@ -55,6 +55,8 @@ private:
     void find_neighbours(const Chains& chains, float reach);
     // Neighbours of p, and who has calls that p could make now that its chain is another one: into asked_, ascending.
     void find_asked(const Chains& chains, std::int32_t p);
+    // What the steps of p are worth before the ring, into usual_, where that is not known yet.
+    void weigh(const Chains& chains, std::int32_t p);
     // Score of the chain of p. What its steps are worth goes into usual_ if asked.
     double score(const Chains& chains, std::int32_t p, std::vector<float>* usual = nullptr) const;
 
@@ -68,9 +70,10 @@ private:
     float reach_ = 0;
     std::vector<std::int64_t> offset_;  // CSR of neighbours by parent
     std::vector<std::int32_t> neighbour_;
-    std::vector<std::int32_t> asked_;  // by the parent at hand
-    std::vector<float> usual_;         // by child: what its step was worth before the ring
-    std::size_t splits_left_ = 0;      // that may be asked for, so that the time is bounded
+    std::vector<std::int32_t> asked_;    // by the parent at hand
+    std::vector<float> usual_;           // by child: what its step was worth before the ring,
+    std::vector<std::uint8_t> weighed_;  // and whose steps that is known of
+    std::size_t splits_left_ = 0;        // that may be asked for, so that the time is bounded
     std::vector<Way> ways_;
     std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> before_;  // chains of who takes part
     double gain_ = 0;                                                         // of all who take part, so far

@@ -65,7 +65,7 @@ void Model::bind(const std::vector<float>& idle, bool lent_once) {
 void Model::bind_rows(const std::vector<float>& idle) {
     const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    const InFlight in_flight(problem_);
+    InFlight in_flight(problem_);
     const auto octave = [&](std::int32_t process, Time at) {
         const int width = std::bit_width(static_cast<std::uint64_t>(in_flight.at(process, at)));
         return static_cast<std::uint8_t>(std::min(width, kLoads - 1));

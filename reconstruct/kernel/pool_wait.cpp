@@ -15,7 +15,7 @@ constexpr float kMost = 8.0f;          // nats that order may say, either way
 }  // namespace
 
 void PoolWait::bind(const std::vector<std::int32_t>& before_on_conn) {
-    const InFlight in_flight(problem_);
+    InFlight in_flight(problem_);
     released_.clear();
     log_waiting_.clear();
     for (std::size_t c = 0; c < before_on_conn.size(); ++c) {

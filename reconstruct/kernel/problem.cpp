@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace tapscope::match {
+namespace {
+
+constexpr int kNear = 12;  // steps from the last place, before it is looked for everywhere
+
+}  // namespace
 
 InFlight::InFlight(const Problem& problem) : of_(static_cast<std::size_t>(problem.processes)) {
     const auto& from = problem.parents.taken.empty() ? problem.parents.arrive : problem.parents.taken;
@@ -19,12 +24,25 @@ InFlight::InFlight(const Problem& problem) : of_(static_cast<std::size_t>(proble
     }
 }
 
-std::ptrdiff_t InFlight::at(std::int32_t process, Time when) const noexcept {
-    const auto until = [&](const std::vector<Time>& times) {
-        return std::upper_bound(times.begin(), times.end(), when) - times.begin();
+std::ptrdiff_t InFlight::at(std::int32_t process, Time when) noexcept {
+    // Mostly it is asked in about the order of time: the place is near the last one.
+    const auto until = [&](const std::vector<Time>& times, std::size_t& near) {
+        for (int step = 0; step < kNear; ++step) {
+            if (near < times.size() && times[near] <= when) {
+                ++near;
+            } else if (near > 0 && times[near - 1] > when) {
+                --near;
+            } else {
+                return static_cast<std::ptrdiff_t>(near);
+            }
+        }
+        const auto at = std::upper_bound(times.begin(), times.end(), when) - times.begin();
+        near = static_cast<std::size_t>(at);
+        return at;
     };
-    const auto& times = of_[static_cast<std::size_t>(process)];
-    return std::max<std::ptrdiff_t>(until(times.from) - until(times.depart), 1);
+    auto& times = of_[static_cast<std::size_t>(process)];
+    const auto arrived = until(times.from, times.near_from);
+    return std::max<std::ptrdiff_t>(arrived - until(times.depart, times.near_depart), 1);
 }
 
 void find_candidates(const Problem& problem, Candidates& out, std::span<const std::uint8_t> forgotten) {

@@ -87,11 +87,12 @@ struct Problem {
 class InFlight {
 public:
     explicit InFlight(const Problem& problem);
-    std::ptrdiff_t at(std::int32_t process, Time when) const noexcept;  // >= 1
+    std::ptrdiff_t at(std::int32_t process, Time when) noexcept;  // >= 1
 
 private:
     struct Times {
         std::vector<Time> from, depart;
+        std::size_t near_from = 0, near_depart = 0;  // where it was looked for last
     };
     std::vector<Times> of_;
 };

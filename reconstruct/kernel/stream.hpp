@@ -74,6 +74,12 @@ struct StreamCounters {
     std::uint64_t kept_bytes = 0, most_kept_bytes = 0;  // of rows that wait
 };
 
+// Rows in order, as runs of first to last - 1: most of those that are kept are one run, of what comes behind a stretch.
+struct RowRun {
+    std::size_t first = 0, last = 0;
+};
+using RowRuns = std::vector<RowRun>;
+
 class NodeStream {
 public:
     NodeStream(const Options& options, const StretchOptions& stretch, const Stop& stop);
@@ -101,7 +107,7 @@ private:
         std::vector<std::uint32_t> slot;
         std::vector<std::uint64_t> hash;
         void append(const Tokens& from);
-        void keep(const std::vector<std::uint32_t>& rows);
+        void keep(const RowRuns& rows);
         Tokens view() const noexcept { return {offset, slot, hash}; }
     };
     struct Border {
@@ -119,8 +125,8 @@ private:
     FirstRows first_rows(std::size_t children) const;
     void match(const Border& border);
     void forget_idle();
-    void keep_parents(const std::vector<std::uint32_t>& rows);
-    void keep_children(const std::vector<std::uint32_t>& rows);
+    void keep_parents(const RowRuns& rows);
+    void keep_children(const RowRuns& rows);
     void compact(const Border& border, const std::vector<std::int32_t>& parent_of);
     std::int32_t intern(KeyMap& classes, std::int64_t cls) const;
     // The connections of the first children in the form in which a problem wants them.

@@ -7,10 +7,21 @@
 namespace tapscope::match {
 namespace {
 
+// Rows first to last - 1 are added, behind all others.
+void add_rows(RowRuns& runs, std::size_t first, std::size_t last) {
+    if (first == last) return;
+    if (runs.empty() || runs.back().last != first) runs.push_back({first, first});
+    runs.back().last = last;
+}
+
 template <class T>
-void keep_rows(std::vector<T>& column, const std::vector<std::uint32_t>& rows) {
-    for (std::size_t i = 0; i < rows.size(); ++i) column[i] = column[rows[i]];
-    column.resize(rows.size());
+void keep_rows(std::vector<T>& column, const RowRuns& rows) {
+    auto to = column.begin();
+    for (const auto& [first, last] : rows) {
+        const auto from = column.begin() + static_cast<std::ptrdiff_t>(first);
+        to = std::copy(from, column.begin() + static_cast<std::ptrdiff_t>(last), to);
+    }
+    column.erase(to, column.end());
 }
 
 template <class T>
@@ -35,20 +46,22 @@ void NodeStream::TokenColumns::append(const Tokens& from) {
     match::append(hash, from.hash.subspan(first, count));
 }
 
-void NodeStream::TokenColumns::keep(const std::vector<std::uint32_t>& rows) {
-    std::int64_t to = 0;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const auto begin = offset[rows[i]], end = offset[rows[i] + 1];
-        offset[i] = to;  // never ahead of what is still to be read
-        for (auto t = begin; t < end; ++t, ++to) {
-            slot[to] = slot[t];
-            hash[to] = hash[t];
-        }
+void NodeStream::TokenColumns::keep(const RowRuns& rows) {
+    RowRuns tokens;
+    for (const auto& [first, last] : rows) {
+        add_rows(tokens, static_cast<std::size_t>(offset[first]), static_cast<std::size_t>(offset[last]));
     }
-    offset.resize(rows.size() + 1);
+    std::size_t row = 0;
+    std::int64_t to = 0;
+    for (const auto& [first, last] : rows) {
+        const auto shift = offset[first] - to;
+        to = offset[last] - shift;
+        for (auto from = first; from < last; ++from) offset[row++] = offset[from] - shift;
+    }
+    offset.resize(row + 1);
     offset.back() = to;
-    slot.resize(static_cast<std::size_t>(to));
-    hash.resize(static_cast<std::size_t>(to));
+    keep_rows(slot, tokens);
+    keep_rows(hash, tokens);
 }
 
 std::int32_t NodeStream::intern(KeyMap& classes, std::int64_t cls) const {
@@ -112,7 +125,7 @@ void NodeStream::measure() {
     counters_.most_kept_bytes = std::max(counters_.most_kept_bytes, counters_.kept_bytes);
 }
 
-void NodeStream::keep_parents(const std::vector<std::uint32_t>& rows) {
+void NodeStream::keep_parents(const RowRuns& rows) {
     keep_rows(parent_cls_, rows);
     keep_rows(parent_row_, rows);
     keep_rows(parent_conn_, rows);
@@ -123,7 +136,7 @@ void NodeStream::keep_parents(const std::vector<std::uint32_t>& rows) {
     parent_tokens_.keep(rows);
 }
 
-void NodeStream::keep_children(const std::vector<std::uint32_t>& rows) {
+void NodeStream::keep_children(const RowRuns& rows) {
     keep_rows(child_cls_, rows);
     keep_rows(child_conn_, rows);
     keep_rows(child_as_parent_, rows);
@@ -143,24 +156,26 @@ void NodeStream::forget_idle() {
     const auto idle = [&](std::size_t p) {
         return depart_[p] < kForever ? depart_[p] < before : arrive_[p] < before - stretch_.patience_ns;
     };
-    std::vector<std::uint32_t> kept;
+    RowRuns kept;
     std::vector<std::int32_t> moved(arrive_.size(), kNone);
+    std::int32_t open = 0;
     for (std::size_t p = 0; p < arrive_.size(); ++p) {
         if (idle(p)) continue;
-        moved[p] = static_cast<std::int32_t>(kept.size());
-        kept.push_back(static_cast<std::uint32_t>(p));
+        moved[p] = open++;
+        add_rows(kept, p, p + 1);
     }
-    if (kept.size() == arrive_.size()) return;
+    if (static_cast<std::size_t>(open) == arrive_.size()) return;
     for (std::size_t p = 0; p < arrive_.size(); ++p)
         counters_.parents_given_up += moved[p] == kNone && depart_[p] >= kForever;
-    std::vector<std::uint32_t> children;
+    RowRuns children;
     std::vector<std::int32_t> parents;
-    for (std::size_t c = 0; c < begin_.size(); ++c) {
-        const auto p = c < decided ? moved[static_cast<std::size_t>(decided_parent_[c])] : kNone;
-        if (c < decided && p == kNone) continue;
-        children.push_back(static_cast<std::uint32_t>(c));
-        if (c < decided) parents.push_back(p);
+    for (std::size_t c = 0; c < decided; ++c) {
+        const auto p = moved[static_cast<std::size_t>(decided_parent_[c])];
+        if (p == kNone) continue;
+        add_rows(children, c, c + 1);
+        parents.push_back(p);
     }
+    add_rows(children, decided, begin_.size());
     keep_parents(kept);
     keep_children(children);
     decided_parent_ = std::move(parents);
@@ -169,34 +184,33 @@ void NodeStream::forget_idle() {
 // Drops what no later stretch needs.
 void NodeStream::compact(const Border& border, const std::vector<std::int32_t>& parent_of) {
     from_ = border.at;
-    const auto n = begin_.size();
-    std::vector<std::uint32_t> kept;
+    RowRuns kept;
     std::vector<std::int32_t> moved(arrive_.size(), kNone);
+    std::int32_t open = 0;
     for (std::size_t p = 0; p < arrive_.size(); ++p) {
         if (depart_[p] < kForever ? depart_[p] + kSlack < border.at
                                   : arrive_[p] < border.at - stretch_.patience_ns) {
             counters_.parents_given_up += depart_[p] >= kForever && border.at < kForever;
             continue;
         }
-        moved[p] = static_cast<std::int32_t>(kept.size());
-        kept.push_back(static_cast<std::uint32_t>(p));
+        moved[p] = open++;
+        add_rows(kept, p, p + 1);
     }
     keep_parents(kept);
 
-    const auto open = kept.size();
-    std::vector<std::size_t> carried(open, 0);
-    std::vector<std::uint32_t> children;
+    std::vector<std::size_t> carried(static_cast<std::size_t>(open), 0), latest;
     std::vector<std::int32_t> parents;
     for (std::size_t c = border.settled; c-- > 0;) {
         const auto p = parent_of[c] == kNone ? kNone : moved[static_cast<std::size_t>(parent_of[c])];
         if (p == kNone || carried[static_cast<std::size_t>(p)]++ >= stretch_.carried) continue;
-        children.push_back(static_cast<std::uint32_t>(c));
+        latest.push_back(c);
         parents.push_back(p);
     }
-    std::reverse(children.begin(), children.end());
     std::reverse(parents.begin(), parents.end());
     decided_parent_ = std::move(parents);
-    for (std::size_t c = border.settled; c < n; ++c) children.push_back(static_cast<std::uint32_t>(c));
+    RowRuns children;
+    for (auto c = latest.rbegin(); c != latest.rend(); ++c) add_rows(children, *c, *c + 1);
+    add_rows(children, border.settled, begin_.size());
     keep_children(children);
 }
 
