@@ -21,7 +21,7 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 }  // namespace
 
 Content::Content(const Problem& problem, Candidates& candidates)
-    : problem_(problem), candidates_(candidates), recall_(problem) {
+    : problem_(problem), candidates_(candidates), recall_(problem, candidates) {
     affinity_.n_parent = problem.parents.n_classes;
     affinity_.n_child = problem.children.n_classes;
     const auto cells =

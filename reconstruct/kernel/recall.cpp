@@ -1,6 +1,7 @@
 #include "recall.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -11,9 +12,12 @@ constexpr double kLeast = 0.2;    // share of hits below which a habit is none; 
 constexpr double kEnough = 30.0;  // chances after which that is said
 constexpr double kMost = 0.9;     // no habit is trusted further: people change
 constexpr double kTemper = 0.6, kIndependent = 3.0;
-constexpr std::int32_t kMostVotes = 4;      // that a value can have ahead of the others
-constexpr std::size_t kMostHabits = 4096;   // and
+constexpr std::int32_t kMostVotes = 4;  // that a value can have ahead of the others
+constexpr std::size_t kMostHabits = 4096;
+constexpr std::int32_t kMostPlaces = 4096;  // and
 constexpr std::size_t kMostKept = 1 << 20;  // values that are kept; then the past is forgotten
+
+constexpr std::size_t kSearch = 8;  // memories that are looked at in the time in which one is searched for
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     a ^= b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2);
@@ -51,13 +55,38 @@ void Recall::bind() {
     place_at_.resize(children.tokens.slot.size());
     for (std::size_t c = 0; c < children.size(); ++c) {
         for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
-            place_at_[i] = places_.insert(pair_key(children.cls[c], children.tokens.slot[i]));
+            place_at_[i] = place_of(children.cls[c], children.tokens.slot[i]);
         }
     }
+    find_asked();
     expected_.clear();
     expected_until_.clear();
     for (std::size_t p = 0; p < problem_.parents.size(); ++p) expect(static_cast<std::int32_t>(p));
     group();
+}
+
+std::int32_t Recall::place_of(std::int32_t child_class, std::uint32_t slot) {
+    const auto key = pair_key(child_class, slot);
+    return places_.size() < kMostPlaces ? places_.insert(key) : places_.find(key);
+}
+
+void Recall::find_asked() {
+    const auto& tokens = problem_.children.tokens;
+    words_ = (static_cast<std::size_t>(places_.size()) + 63) / 64;
+    asked_.assign(problem_.parents.size() * words_, 0);
+    std::vector<std::int32_t> places;
+    for (std::size_t c = 0; c < problem_.children.size(); ++c) {
+        places.clear();
+        for (auto i = tokens.offset[c]; i < tokens.offset[c + 1]; ++i) {
+            if (place_at_[i] != kNone) places.push_back(place_at_[i]);
+        }
+        for (const auto p : candidates_.of(c)) {
+            auto* const words = asked_.data() + static_cast<std::size_t>(p) * words_;
+            for (const auto place : places) words[place / 64] |= std::uint64_t{1} << (place % 64);
+        }
+    }
+    asked_count_.assign(problem_.parents.size(), 0);
+    for (std::size_t w = 0; w < asked_.size(); ++w) asked_count_[w / words_] += std::popcount(asked_[w]);
 }
 
 // Only what the latest stretch named stays.
@@ -115,10 +144,24 @@ void Recall::expect(std::int32_t p) {
     const auto first = static_cast<std::ptrdiff_t>(expected_.size());
     for (auto j = tokens.offset[p]; j < tokens.offset[p + 1]; ++j) {
         const auto middle = static_cast<std::ptrdiff_t>(expected_.size());
-        for (const auto& memory : memories_[value_at_[j]]) {
+        const auto& memories = memories_[value_at_[j]];
+        const auto note = [&](const Memory& memory) {
             const auto* named = last(memory);
-            if (named == nullptr || habits_[memory.habit].dropped) continue;
+            if (named == nullptr || habits_[memory.habit].dropped) return;
             expected_.push_back({memory.place, memory.habit, named->value, 0});
+        };
+        if (kSearch * static_cast<std::size_t>(asked_count_[p]) < memories.size()) {
+            auto at = memories.begin();
+            for_asked(p, [&](std::int32_t place) {
+                at = std::lower_bound(at, memories.end(), place, [](const Memory& memory, std::int32_t name) {
+                    return memory.place < name;
+                });
+                for (; at != memories.end() && at->place == place; ++at) note(*at);
+            });
+        } else {
+            for (const auto& memory : memories) {
+                if (asked(p, memory.place)) note(memory);
+            }
         }
         const auto begin = expected_.begin();
         std::inplace_merge(begin + first, begin + middle, expected_.end(),
@@ -188,6 +231,7 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
         const auto p = parent_of[c];
         if (p == kNone || c < problem_.decided()) continue;
         for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
+            if (place_at_[i] == kNone) continue;
             bool known = false;
             for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
                 // What the request itself names is a copy: content.cpp knows how often it is one.

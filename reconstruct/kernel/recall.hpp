@@ -6,6 +6,7 @@
 // before it.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -16,9 +17,14 @@ namespace tapscope::match {
 
 class Recall {
 public:
-    explicit Recall(const Problem& problem) : problem_(problem) { forget(); }
+    // Keeps references.
+    Recall(const Problem& problem, const Candidates& candidates)
+        : problem_(problem), candidates_(candidates) {
+        forget();
+    }
 
-    // The rows of the problem have been replaced by those of a later stretch.
+    // The rows of the problem have been replaced by those of a later stretch, and so have the candidates. Of these some
+    // may be dropped from here on, but none added.
     void bind();
     // Learns from an assignment of the present rows, after what was counted before has been weighed with `keep`.
     void learn(const std::vector<std::int32_t>& parent_of, double keep);
@@ -27,6 +33,8 @@ public:
     bool any(std::int32_t p) const noexcept {
         return !offset_.empty() && offset_[p] != offset_[static_cast<std::size_t>(p) + 1];
     }
+    // How many values are expected of all parents: what is kept beside the memory itself.
+    std::size_t told() const noexcept { return expected_.size(); }
     // Log ratio of a token of a child that need not be a copy, if p made the child, against its background.
     // Of several habits the best one says it.
     double score(std::int32_t p, std::int64_t child_token, double background) const;
@@ -71,10 +79,25 @@ private:
     std::int32_t value_of(std::uint64_t key);
     Memory& memory_of(std::int32_t value, std::int32_t habit);
     std::int32_t habit_of(std::int32_t place, std::uint32_t slot);
+    std::int32_t place_of(std::int32_t child_class, std::uint32_t slot);
+    void find_asked();
+    bool asked(std::int32_t p, std::int32_t place) const noexcept {
+        const auto word = asked_[static_cast<std::size_t>(p) * words_ + static_cast<std::size_t>(place) / 64];
+        return word >> (place % 64) & 1;
+    }
+    template <class Visit>
+    void for_asked(std::int32_t p, Visit&& visit) const {
+        for (std::size_t w = 0; w < words_; ++w) {
+            for (auto bits = asked_[static_cast<std::size_t>(p) * words_ + w]; bits != 0; bits &= bits - 1) {
+                visit(static_cast<std::int32_t>(64 * w) + std::countr_zero(bits));
+            }
+        }
+    }
     void expect(std::int32_t p);
     void group();
 
     const Problem& problem_;
+    const Candidates& candidates_;
     KeyMap values_;                              // of requests: slot and hash
     std::vector<std::uint64_t> value_;           // their keys
     std::vector<std::vector<Memory>> memories_;  // by value; in order of place and habit
@@ -82,8 +105,13 @@ private:
     std::uint32_t round_ = 1;
     KeyMap places_;                       // child class and slot
     std::vector<std::int32_t> value_at_;  // by token of a parent
-    std::vector<std::int32_t> place_at_;  // by token of a child
-    KeyMap habit_at_;                     // by place and request slot
+    std::vector<std::int32_t> place_at_;  // by token of a child, or kNone
+    // By parent: a bit for each place that some child has for which it is a candidate. What a user's calls name is
+    // remembered at hundreds of places, of which most requests are asked about a few.
+    std::vector<std::uint64_t> asked_;
+    std::size_t words_ = 0;                  // for each parent
+    std::vector<std::int32_t> asked_count_;  // by parent: how many bits are set
+    KeyMap habit_at_;                        // by place and request slot
     std::vector<Habit> habits_;
     // How much one recalled value counts. The calls of one request name the same things again and again: what they
     // recall together counts as a few independent values, whatever their number.
