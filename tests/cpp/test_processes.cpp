@@ -79,15 +79,28 @@ void idle_connections_of_another_process_are_not_looked_at() {
     expect(around.nested == 0 && around.crossed == 0, "pools of two processes do not meet");
 }
 
+// It looks near the place where it looked last: whatever that was, it says the same as who looks for the first time.
+void how_many_are_in_flight_does_not_depend_on_what_was_asked_before(const Problem& problem) {
+    const auto& arrive = problem.parents.arrive;
+    InFlight asked_often(problem);
+    for (std::size_t i = 0; i < 2 * arrive.size(); ++i) {
+        const auto p = i % 3 == 0 ? i * 7919 % arrive.size() : i / 2;  // now and then from far away
+        for (const Time when : {arrive[p] - 1, arrive[p], problem.parents.depart[p], 2 * arrive[p]}) {
+            expect(asked_often.at(0, when) == InFlight(problem).at(0, when), "as many as there are");
+        }
+    }
+}
+
 }  // namespace
 
 int main() {
     Two two;
     expect(two.displaced() > 80, "requests of both processes overtake each other");
     expect(InFlight(two.problem).at(0, 50 * kMs + kMs / 4) == 13, "all that are in flight");
+    how_many_are_in_flight_does_not_depend_on_what_was_asked_before(two.problem);
     two.tell();
     expect(two.displaced() == 0, "each process goes in the order of arrival");
-    const InFlight in_flight(two.problem);
+    InFlight in_flight(two.problem);
     expect(in_flight.at(0, 50 * kMs + kMs / 4) == 1 && in_flight.at(1, 50 * kMs + kMs / 4) == 12,
            "those in flight at each");
     expect(in_flight.at(2, 50 * kMs) == 1, "never less than one");
