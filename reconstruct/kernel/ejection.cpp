@@ -159,7 +159,7 @@ void Ejection::find_asked(const Chains& chains, std::int32_t p) {
     asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
 }
 
-// Whoever takes part in a ring has been weighed before, so nobody else's chain is another one than before it.
+// Whoever takes part in a ring is weighed before his chain changes: that of who was not is still the one of before.
 void Ejection::weigh(const Chains& chains, std::int32_t p) {
     if (!std::exchange(weighed_[static_cast<std::size_t>(p)], std::uint8_t{1})) score(chains, p, &usual_);
 }

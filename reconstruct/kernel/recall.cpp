@@ -1,7 +1,6 @@
 #include "recall.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -13,11 +12,10 @@ constexpr double kEnough = 30.0;  // chances after which that is said
 constexpr double kMost = 0.9;     // no habit is trusted further: people change
 constexpr double kTemper = 0.6, kIndependent = 3.0;
 constexpr std::int32_t kMostVotes = 4;  // that a value can have ahead of the others
+// What comes first is learned of; later places and habits are not.
 constexpr std::size_t kMostHabits = 4096;
-constexpr std::int32_t kMostPlaces = 4096;  // and
+constexpr std::int32_t kMostPlaces = 4096;
 constexpr std::size_t kMostKept = 1 << 20;  // values that are kept; then the past is forgotten
-
-constexpr std::size_t kSearch = 8;  // memories that are looked at in the time in which one is searched for
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     a ^= b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2);
@@ -85,8 +83,6 @@ void Recall::find_asked() {
             for (const auto place : places) words[place / 64] |= std::uint64_t{1} << (place % 64);
         }
     }
-    asked_count_.assign(problem_.parents.size(), 0);
-    for (std::size_t w = 0; w < asked_.size(); ++w) asked_count_[w / words_] += std::popcount(asked_[w]);
 }
 
 // Only what the latest stretch named stays.
@@ -145,24 +141,17 @@ void Recall::expect(std::int32_t p) {
     for (auto j = tokens.offset[p]; j < tokens.offset[p + 1]; ++j) {
         const auto middle = static_cast<std::ptrdiff_t>(expected_.size());
         const auto& memories = memories_[value_at_[j]];
-        const auto note = [&](const Memory& memory) {
-            const auto* named = last(memory);
-            if (named == nullptr || habits_[memory.habit].dropped) return;
-            expected_.push_back({memory.place, memory.habit, named->value, 0});
-        };
-        if (kSearch * static_cast<std::size_t>(asked_count_[p]) < memories.size()) {
-            auto at = memories.begin();
-            for_asked(p, [&](std::int32_t place) {
-                at = std::lower_bound(at, memories.end(), place, [](const Memory& memory, std::int32_t name) {
-                    return memory.place < name;
-                });
-                for (; at != memories.end() && at->place == place; ++at) note(*at);
+        auto at = memories.begin();
+        for_asked(p, [&](std::int32_t place) {
+            at = std::lower_bound(at, memories.end(), place, [](const Memory& memory, std::int32_t name) {
+                return memory.place < name;
             });
-        } else {
-            for (const auto& memory : memories) {
-                if (asked(p, memory.place)) note(memory);
+            for (; at != memories.end() && at->place == place; ++at) {
+                const auto* named = last(*at);
+                if (named == nullptr || habits_[at->habit].dropped) continue;
+                expected_.push_back({place, at->habit, named->value, 0});
             }
-        }
+        });
         const auto begin = expected_.begin();
         std::inplace_merge(begin + first, begin + middle, expected_.end(),
                            [](const Expected& a, const Expected& b) { return a.place < b.place; });

@@ -81,10 +81,6 @@ private:
     std::int32_t habit_of(std::int32_t place, std::uint32_t slot);
     std::int32_t place_of(std::int32_t child_class, std::uint32_t slot);
     void find_asked();
-    bool asked(std::int32_t p, std::int32_t place) const noexcept {
-        const auto word = asked_[static_cast<std::size_t>(p) * words_ + static_cast<std::size_t>(place) / 64];
-        return word >> (place % 64) & 1;
-    }
     template <class Visit>
     void for_asked(std::int32_t p, Visit&& visit) const {
         for (std::size_t w = 0; w < words_; ++w) {
@@ -109,9 +105,8 @@ private:
     // By parent: a bit for each place that some child has for which it is a candidate. What a user's calls name is
     // remembered at hundreds of places, of which most requests are asked about a few.
     std::vector<std::uint64_t> asked_;
-    std::size_t words_ = 0;                  // for each parent
-    std::vector<std::int32_t> asked_count_;  // by parent: how many bits are set
-    KeyMap habit_at_;                        // by place and request slot
+    std::size_t words_ = 0;  // for each parent
+    KeyMap habit_at_;        // by place and request slot
     std::vector<Habit> habits_;
     // How much one recalled value counts. The calls of one request name the same things again and again: what they
     // recall together counts as a few independent values, whatever their number.
