@@ -176,7 +176,8 @@ def test_a_class_for_every_request_costs_bounded_tables_and_no_fact(light):
     calls["class_id"] = np.arange(len(calls["class_id"]), dtype=np.int32)
     children = int((calls["server_node"] == DB).sum())
     assert children > 2048, "more classes than are told apart"
-    made, _ = links(calls, light.tables["evidence"], EvidenceMode.NOIDS)
+    made, counters = links(calls, light.tables["evidence"], EvidenceMode.NOIDS)
+    assert counters["match.classes_shared"] >= children - 2048, "each of which is counted"
     linked = np.flatnonzero(made["kind"] == LinkKind.LINKED)
     assert len(linked) > 0.95 * (len(made["kind"]) - (calls["server_node"] == WEB).sum())
     assert np.all(calls["client_node"][linked] == calls["server_node"][made["parent"][linked]])

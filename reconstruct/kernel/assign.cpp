@@ -246,6 +246,7 @@ Assignment Matcher::Search::weigh(const Draws& drawn) {
     auto out = probabilities_.weigh(drawn);
     if (lent_.once()) lent_.keep_to_the_end(problem_, out);
     trust(out);
+    out.not_remembered = content_.not_remembered();
     return out;
 }
 

@@ -164,6 +164,8 @@ public:
         out["learned"] = counted.learned;
         out["pairs_too_large"] = counted.pairs_too_large;
         out["parents_given_up"] = counted.parents_given_up;
+        out["classes_shared"] = counted.classes_shared;
+        out["not_remembered"] = counted.not_remembered;
         out["kept_bytes"] = counted.kept_bytes;
         out["most_kept_bytes"] = counted.most_kept_bytes;
         return out;
@@ -221,5 +223,7 @@ PYBIND11_MODULE(_kernel, module) {
              "parents\n"
              "numbered as pushed, -1 none), probability, runner_up_probability (f64).")
         .def("counters", &Stream::counters,
-             "stretches, learned, pairs_too_large, parents_given_up, kept_bytes, most_kept_bytes.");
+             "stretches, learned, pairs_too_large, parents_given_up, classes_shared, not_remembered, "
+             "kept_bytes,\n"
+             "most_kept_bytes.");
 }

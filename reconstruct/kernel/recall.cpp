@@ -12,9 +12,9 @@ constexpr double kEnough = 30.0;  // chances after which that is said
 constexpr double kMost = 0.9;     // no habit is trusted further: people change
 constexpr double kTemper = 0.6, kIndependent = 3.0;
 constexpr std::int32_t kMostVotes = 4;  // that a value can have ahead of the others
-// What comes first is learned of; later places and habits are not.
-constexpr std::size_t kMostHabits = 4096;
-constexpr std::int32_t kMostPlaces = 4096;
+constexpr std::size_t kMostHabits = 4096, kMostPlaces = 4096;
+// Of those, when a table is full: what has told most, so that what comes later finds room.
+constexpr std::size_t kStaying = 3072;
 constexpr std::size_t kMostKept = 1 << 20;  // values that are kept; then the past is forgotten
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
@@ -42,6 +42,7 @@ void Recall::bind() {
         }
     }
     if (kept_ + value_.size() > kMostKept) drop_past();
+    if (habits_.size() == kMostHabits || place_.size() == kMostPlaces) make_room();
     ++round_;
     const auto& parents = problem_.parents.tokens;
     const auto& children = problem_.children;
@@ -65,12 +66,15 @@ void Recall::bind() {
 
 std::int32_t Recall::place_of(std::int32_t child_class, std::uint32_t slot) {
     const auto key = pair_key(child_class, slot);
-    return places_.size() < kMostPlaces ? places_.insert(key) : places_.find(key);
+    if (place_.size() == kMostPlaces) return places_.find(key);
+    const auto at = places_.insert(key);
+    if (at == static_cast<std::int32_t>(place_.size())) place_.push_back(key);
+    return at;
 }
 
 void Recall::find_asked() {
     const auto& tokens = problem_.children.tokens;
-    words_ = (static_cast<std::size_t>(places_.size()) + 63) / 64;
+    words_ = (place_.size() + 63) / 64;
     asked_.assign(problem_.parents.size() * words_, 0);
     std::vector<std::int32_t> places;
     for (std::size_t c = 0; c < problem_.children.size(); ++c) {
@@ -102,6 +106,56 @@ void Recall::drop_past() {
     }
 }
 
+// Habits in order, without those that are none.
+std::vector<std::int32_t> Recall::worth_keeping() const {
+    std::vector<std::int32_t> out;
+    for (std::size_t h = 0; h < habits_.size(); ++h) {
+        if (!habits_[h].dropped) out.push_back(static_cast<std::int32_t>(h));
+    }
+    if (out.size() <= kStaying) return out;
+    std::nth_element(out.begin(), out.begin() + kStaying, out.end(), [&](std::int32_t a, std::int32_t b) {
+        const double left = habits_[a].hits, right = habits_[b].hits;
+        return left != right ? left > right : a > b;  // the younger one had less time
+    });
+    out.resize(kStaying);
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+// What is given up is learned anew if it comes again.
+void Recall::make_room() {
+    const auto staying = worth_keeping();
+    const auto habits = std::move(habits_);
+    const auto places = std::move(place_);
+    habits_.clear();
+    place_.clear();
+    places_.clear(kMostPlaces);
+    habit_at_.clear(kMostHabits);
+    std::vector<std::uint8_t> used(places.size(), 0);
+    for (const auto h : staying) used[habits[h].place] = 1;
+    std::vector<std::int32_t> place_now(places.size(), kNone), habit_now(habits.size(), kNone);
+    for (std::size_t at = 0; at < places.size(); ++at) {
+        if (!used[at]) continue;
+        place_now[at] = places_.insert(places[at]);
+        place_.push_back(places[at]);
+    }
+    for (const auto h : staying) {
+        auto habit = habits[h];
+        habit.place = place_now[habit.place];
+        habit_now[h] = habit_at_.insert(pair_key(habit.place, habit.slot));
+        habits_.push_back(habit);
+    }
+    // Both keep their order, and so does what a value has in memory.
+    for (auto& memories : memories_) {
+        kept_ -=
+            std::erase_if(memories, [&](const Memory& memory) { return habit_now[memory.habit] == kNone; });
+        for (auto& memory : memories) {
+            memory.place = place_now[memory.place];
+            memory.habit = habit_now[memory.habit];
+        }
+    }
+}
+
 std::int32_t Recall::value_of(std::uint64_t key) {
     const auto at = values_.insert(key);
     if (at == static_cast<std::int32_t>(value_.size())) {
@@ -128,9 +182,10 @@ Recall::Memory& Recall::memory_of(std::int32_t value, std::int32_t habit) {
 }
 
 std::int32_t Recall::habit_of(std::int32_t place, std::uint32_t slot) {
-    if (habits_.size() >= kMostHabits) return habit_at_.find(pair_key(place, slot));
-    const auto at = habit_at_.insert(pair_key(place, slot));
-    if (at == static_cast<std::int32_t>(habits_.size())) habits_.emplace_back().place = place;
+    const auto key = pair_key(place, slot);
+    if (habits_.size() == kMostHabits) return habit_at_.find(key);
+    const auto at = habit_at_.insert(key);
+    if (at == static_cast<std::int32_t>(habits_.size())) habits_.push_back({0, 0, place, slot, false});
     return at;
 }
 
@@ -212,6 +267,7 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
     expected_until_.clear();
     std::size_t arrived = 0;
     double recalled = 0, requests = 1;
+    not_remembered_ = 0;
     std::vector<std::uint8_t> asks(parents.size(), 0);
     for (std::size_t c = 0; c < std::min(problem_.settled, parent_of.size()); ++c) {
         for (; arrived < parents.size() && parents.arrive[arrived] <= children.begin[c]; ++arrived) {
@@ -220,12 +276,13 @@ void Recall::learn(const std::vector<std::int32_t>& parent_of, double keep) {
         const auto p = parent_of[c];
         if (p == kNone || c < problem_.decided()) continue;
         for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
-            if (place_at_[i] == kNone) continue;
             bool known = false;
             for (auto j = parents.tokens.offset[p]; j < parents.tokens.offset[p + 1]; ++j) {
                 // What the request itself names is a copy: content.cpp knows how often it is one.
                 if (parents.tokens.hash[j] == children.tokens.hash[i]) continue;
-                const auto at = habit_of(place_at_[i], parents.tokens.slot[j]);
+                const auto at =
+                    place_at_[i] == kNone ? kNone : habit_of(place_at_[i], parents.tokens.slot[j]);
+                not_remembered_ += at == kNone;
                 if (at == kNone) continue;
                 auto& habit = habits_[at];
                 if (habit.dropped) continue;

@@ -35,6 +35,8 @@ public:
     }
     // How many values are expected of all parents: what is kept beside the memory itself.
     std::size_t told() const noexcept { return expected_.size(); }
+    // How often calls of the assignment that was learned last named something for which there was no room.
+    std::uint64_t not_remembered() const noexcept { return not_remembered_; }
     // Log ratio of a token of a child that need not be a copy, if p made the child, against its background.
     // Of several habits the best one says it.
     double score(std::int32_t p, std::int64_t child_token, double background) const;
@@ -43,6 +45,7 @@ private:
     struct Habit {
         double hits = 0, chances = 0;
         std::int32_t place = kNone;
+        std::uint32_t slot = 0;  // of requests
         bool dropped = false;
     };
     // The value that most of the latest calls named, by majority vote (Boyer and Moore 1981): one wrong link must not
@@ -72,6 +75,8 @@ private:
 
     void forget();
     void drop_past();
+    void make_room();
+    std::vector<std::int32_t> worth_keeping() const;
     const Named* last(const Memory& memory) const noexcept {
         if (memory.round == round_) return &memory.now;
         return memory.had_before ? &memory.before : nullptr;
@@ -100,6 +105,7 @@ private:
     std::size_t kept_ = 0;                       // memories
     std::uint32_t round_ = 1;
     KeyMap places_;                       // child class and slot
+    std::vector<std::uint64_t> place_;    // their keys
     std::vector<std::int32_t> value_at_;  // by token of a parent
     std::vector<std::int32_t> place_at_;  // by token of a child, or kNone
     // By parent: a bit for each place that some child has for which it is a candidate. What a user's calls name is
@@ -108,6 +114,7 @@ private:
     std::size_t words_ = 0;  // for each parent
     KeyMap habit_at_;        // by place and request slot
     std::vector<Habit> habits_;
+    std::uint64_t not_remembered_ = 0;
     // How much one recalled value counts. The calls of one request name the same things again and again: what they
     // recall together counts as a few independent values, whatever their number.
     double temper_ = 0;

@@ -71,6 +71,8 @@ struct StreamCounters {
     std::uint64_t stretches = 0, learned = 0;           // decided; those of them that taught a new model
     std::uint64_t pairs_too_large = 0;                  // pairs of parents that kept what they had
     std::uint64_t parents_given_up = 0;                 // unanswered ones that were waited for in vain
+    std::uint64_t classes_shared = 0;                   // rows of classes beyond those that are told apart
+    std::uint64_t not_remembered = 0;                   // what calls named, and there was no room for
     std::uint64_t kept_bytes = 0, most_kept_bytes = 0;  // of rows that wait
 };
 
@@ -128,7 +130,7 @@ private:
     void keep_parents(const RowRuns& rows);
     void keep_children(const RowRuns& rows);
     void compact(const Border& border, const std::vector<std::int32_t>& parent_of);
-    std::int32_t intern(KeyMap& classes, std::int64_t cls) const;
+    std::int32_t intern(KeyMap& classes, std::int64_t cls);
     // The connections of the first children in the form in which a problem wants them.
     struct Connections {
         std::vector<std::int32_t> conn, before;

@@ -64,10 +64,11 @@ void NodeStream::TokenColumns::keep(const RowRuns& rows) {
     keep_rows(hash, tokens);
 }
 
-std::int32_t NodeStream::intern(KeyMap& classes, std::int64_t cls) const {
+std::int32_t NodeStream::intern(KeyMap& classes, std::int64_t cls) {
     const auto key = static_cast<std::uint64_t>(cls) + 1;
     if (classes.size() < kMaxClasses) return classes.insert(key);
     const auto at = classes.find(key);
+    counters_.classes_shared += at == kNone;
     return at == kNone ? kMaxClasses : at;
 }
 

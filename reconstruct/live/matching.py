@@ -14,6 +14,7 @@ from tapscope.reconstruct.live.lost import UNSEEN, Answers, Waiting
 from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.match.lent import lent_connections
 from tapscope.reconstruct.match.node import (
+    KERNEL_COUNTERS,
     TokenIndex,
     answers_early,
     begins,
@@ -27,8 +28,6 @@ from tapscope.store.tables import TABLES, Table, empty
 
 LOST = -2
 """And below: numbers of calls that the tap did not see."""
-
-_COUNTERS = ("pairs_too_large", "parents_given_up")
 
 
 @dataclass
@@ -176,7 +175,7 @@ class Matching:
     def counters(self) -> dict[str, int]:
         """What the kernel met."""
         counted = [node.stream.counters() for node in self._nodes.values()]
-        return {"match." + name: sum(each[name] for each in counted) for name in _COUNTERS}
+        return {counter: sum(each[name] for each in counted) for name, counter in KERNEL_COUNTERS.items()}
 
     def kept_bytes(self) -> int:
         """Of rows that wait in the kernel."""

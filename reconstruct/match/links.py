@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from tapscope.reconstruct.match.crew import Crew
 from tapscope.reconstruct.match.cycles import circling
 from tapscope.reconstruct.match.lent import lent_connections
-from tapscope.reconstruct.match.node import Matched, TokenIndex, match_node, told_lengths
+from tapscope.reconstruct.match.node import KERNEL_COUNTERS, Matched, TokenIndex, match_node, told_lengths
 from tapscope.reconstruct.match.refusal import NOTHING_REFUSED, Refusal, unlink
 from tapscope.store.codes import EvidenceMode, LinkKind
 from tapscope.store.tables import Table
-
-_COUNTERS = ("match.pairs_too_large", "match.parents_given_up", "match.circles", "match.refused")
 
 
 def links(
@@ -127,7 +125,7 @@ def _linked(
     """Links and counters of a set, from the answers for its nodes."""
     calls, made = unlinked.calls, unlinked.made
     out = _roots(len(calls["arrive_ns"]))
-    counters = dict.fromkeys(_COUNTERS, 0)
+    counters = dict.fromkeys((*KERNEL_COUNTERS.values(), "match.circles", "match.refused"), 0)
     if len(out["child"]) == 0:
         return out, counters
     seen = calls["request"] >= 0
@@ -143,8 +141,8 @@ def _linked(
         out["runner_up"][at] = answer.runner_up
         out["runner_up_probability"][at] = answer.runner_up_probability
         out["kind"][at] = np.where(answer.parent >= 0, LinkKind.LINKED, LinkKind.UNKNOWN)
-        for name in ("pairs_too_large", "parents_given_up"):
-            counters["match." + name] += answer.counters[name]
+        for name, counter in KERNEL_COUNTERS.items():
+            counters[counter] += answer.counters[name]
         alone = (answer.parent < 0) & (answer.runner_up < 0)
         longest = int((calls["depart_ns"][parents] - calls["arrive_ns"][parents]).max(initial=0))
         sent_ns = (calls if made is None else made)["arrive_ns"][at]

@@ -15,6 +15,12 @@ from tapscope.store.tables import Table
 
 _SAME_AS_TEXT = (TokenKind.NUMBER, TokenKind.TEXT)
 _MAX_TOKENS = 64
+KERNEL_COUNTERS = {
+    name: "match." + name
+    for name in ("pairs_too_large", "parents_given_up", "classes_shared", "not_remembered")
+}
+"""Counters of the kernel that a run keeps, and their names there."""
+
 _CHUNK = 65_536
 """Calls that go to the kernel at once; the links do not depend on it."""
 

@@ -1,4 +1,5 @@
-// What the calls of a user named before: it is remembered at all places, and told at those that a request is asked about.
+// What the calls of a user named before: it is remembered at all places, as far as there is room, and told at those that
+// a request is asked about.
 #include "recall.hpp"
 
 #include <cstdint>
@@ -30,7 +31,9 @@ struct Board {
     std::vector<std::uint32_t> parent_slot, child_slot;
     std::vector<std::uint64_t> parent_hash, child_hash;
 
-    explicit Board(unsigned seed) {
+    // `slots`: of the names that requests have, one of so many says whose it is. With one there are users; else all are
+    // strangers, who never come again.
+    explicit Board(unsigned seed, std::uint32_t slots = 1) {
         std::mt19937 random(seed);
         for (int i = 0; i < kRequests; ++i) {
             const std::uint64_t user = random() % kUsers, other = random() % kUsers;
@@ -38,8 +41,10 @@ struct Board {
             parent_cls.push_back(0);
             arrive.push_back(i * kMs);
             depart.push_back((i + 4) * kMs);
-            parent_slot.insert(parent_slot.end(), {1, 2});
-            parent_hash.insert(parent_hash.end(), {user + 1, 1'000'000 + static_cast<std::uint64_t>(i)});
+            const auto number = 1'000'000 + static_cast<std::uint64_t>(i);
+            parent_slot.push_back(slots == 1 ? 1 : 10 + static_cast<std::uint32_t>(random() % slots));
+            parent_slot.push_back(2);
+            parent_hash.insert(parent_hash.end(), {slots == 1 ? user + 1 : 2 * number, number});
             parent_offset.push_back(static_cast<std::int64_t>(parent_slot.size()));
             child_cls.push_back(place);
             begin.push_back(arrive.back() + static_cast<Time>(random() % 500'000));
@@ -109,9 +114,37 @@ void what_is_asked_is_told_as_if_all_were() {
     expect(whole.told() > 50 * some.told(), "and not all that is known of its user");
 }
 
+// What told nothing makes room for what comes later, and what found none is counted.
+void what_comes_later_finds_room() {
+    const Board strangers(2, 100'000), board(3);
+    auto problem = strangers.problem();
+    Candidates near;
+    find_candidates(problem, near);
+    Recall recall(problem, near);
+    const auto take = [&](const Board& rows) {
+        problem = rows.problem();
+        near = {};
+        find_candidates(problem, near);
+        recall.bind();
+        recall.learn(rows.parent_of, 0.9);
+    };
+    take(strangers);
+    expect(recall.not_remembered() == 0, "3,000 habits and 300 have room");
+    take(Board(4, 100'000));
+    expect(recall.not_remembered() > 1500, "what found no room is counted");
+    take(board);
+    expect(recall.not_remembered() == 0, "there is room in the next stretch");
+    double own = 0;
+    for (std::size_t c = 0; c < problem.children.size(); ++c) {
+        own += score(recall, static_cast<std::int32_t>(c), c);
+    }
+    expect(own > 5000, "and users are known");
+}
+
 }  // namespace
 
 int main() {
     what_is_asked_is_told_as_if_all_were();
+    what_comes_later_finds_room();
     return tapscope::test::failures > 0;
 }
