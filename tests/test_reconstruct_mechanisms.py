@@ -159,6 +159,45 @@ def test_rows_that_all_answers_have_say_nothing():
     assert abs(told.probability.mean() - told.right.mean()) < 0.03
 
 
+def _past_a_cache(seed: int, rate_per_s: float, seconds: float, *, same: bool) -> World:
+    """A cache that lacks it, the database, and the cache again to put it, by a key that nobody else names;
+    `same`: one of three keys."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    while now < seconds * SECOND:
+        now += draw.expovariate(rate_per_s) * SECOND
+        at = int(now)
+        calls = []
+        for _ in range(2):
+            key = draw.randrange(3 if same else 100_000)
+            for kind in (0, 1, 2):
+                begin = at + int(draw.lognormvariate(0.0, 0.9) * MS)
+                at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
+                calls.append((kind, key, begin, at))
+        parent = world.serve(0, int(now), at + int(draw.lognormvariate(0.0, 0.8) * MS))
+        for kind, key, begin, end in calls:
+            world.token(world.call(parent, kind, begin, end), kind, TokenKind.NUMBER, key)
+    return world
+
+
+def test_what_a_cache_lacked_is_asked_of_the_database_by_the_same_request():
+    world = _past_a_cache(seed=33, rate_per_s=120, seconds=10, same=False)
+    by_time = score(world, EvidenceMode.TIMING)
+    assert by_time.edges < 0.8, "the world is too easy"
+    told = score(world)
+    # Whose a whole family of three calls is, time alone says.
+    assert 1 - told.edges < 0.6 * (1 - by_time.edges)
+    assert told.right[told.probability >= 0.99].mean() >= 0.99
+
+
+def test_keys_that_everybody_names_say_nothing():
+    world = _past_a_cache(seed=34, rate_per_s=40, seconds=10, same=True)
+    by_time, told = score(world, EvidenceMode.TIMING), score(world)
+    assert abs(told.edges - by_time.edges) < 0.03
+    assert abs(told.probability.mean() - told.right.mean()) < 0.03
+
+
 def _written_from_rows(seed: int, *, compressed: bool) -> World:
     """A page written from the rows of a list and of a few look-ups; `compressed`: its length is any."""
     draw = random.Random(seed)

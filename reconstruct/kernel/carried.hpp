@@ -1,21 +1,23 @@
-// Values that answers carry over to later calls of the same request: the id of a row that one statement returned, and
-// that the next statements ask for.
+// Values that a request got hold of on its way and names later: the id of a row that one statement returned, and that the
+// next statements ask for; the key that a cache did not have, that the database is asked for, and that is put.
 //
-// A call that holds such a value was made by whoever holds the answer that it came from. Steps of chains tell it: a
-// chain may go on with the call if its latest call has the value in its answer, or goes back to an answer that has it,
-// over as many calls as it takes. So the calls of a loop over the rows of a result are one family, and a step between two
-// families counts against it. How often it is so is a habit of a pair of classes, learned as others are, from the steps
-// of an assignment against those that other candidates would have made. What the request itself names is left to
-// content.hpp, and a value that no answer had says nothing.
+// A call that names such a value was made by whoever holds it. Steps of chains tell it: a chain may go on with the call
+// if its latest call has the value in its answer or names it, or goes back to one that does, over as many calls as it
+// takes. So the calls of a loop over the rows of a result are one family, and a step between two families counts
+// against it. Calls of one class that name the same are no family: they are two requests rather than one that asks
+// twice. How often it is so is a habit of a pair of classes, learned from the steps of an assignment and from those
+// that other candidates would have made; as most pairs have few of the latter, backed off to the class of the later
+// call, and to all. What the request itself names is left to content.hpp. A value that nobody held before says nothing,
+// nor does one that one call in ten names in that place.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
-#include "habit.hpp"
 #include "key_map.hpp"
 #include "problem.hpp"
 
@@ -70,12 +72,16 @@ private:
     static std::uint64_t pair(std::int32_t previous_cls, std::int32_t next_cls) noexcept {
         return (static_cast<std::uint64_t>(previous_cls) + 1) << 32 | static_cast<std::uint32_t>(next_cls);
     }
+    void name_places();
+    std::vector<std::uint8_t> telling() const;
     void find_sources();
     bool find_copied(const std::vector<std::int32_t>& parent_of, double keep);
 
     const Problem& problem_;
     const Candidates& candidates_;
-    Lists sources_;  // by child: calls before it, of its candidates, whose answers had one of its values
+    std::vector<std::uint64_t> place_;    // class and slot of a child's token, numbered
+    std::vector<std::int32_t> place_at_;  // by token: that number
+    Lists sources_;  // by child: calls before it, of its candidates, that held one of its values
     Lists lineage_;  // by child: itself, its sources, theirs, and so on
     struct Copies {
         double copied = 0, all = 0;
@@ -83,8 +89,21 @@ private:
     std::unordered_map<std::uint64_t, Copies> copies_;  // by class and slot of children
     std::unordered_set<std::uint64_t> copied_;          // those that requests name themselves
     int rounds_ = 4;  // of the first stretch, after which these stay what they are
+    // Steps that were made, and that other candidates would have made: where the chain lacks the value, where it holds it.
+    struct Steps {
+        std::array<double, 2> made{}, others{};
+        void fade(double keep) noexcept {
+            for (auto* counts : {&made, &others}) {
+                for (double& x : *counts) x *= keep;
+            }
+        }
+    };
+    void learn_ratios();
     KeyMap pairs_;
-    std::vector<Habit<2>> habits_;  // by pair of classes: lacks, holds
+    std::vector<Steps> steps_;        // by pair of classes
+    std::vector<std::int32_t> next_;  // the later class of it
+    std::vector<Steps> to_;           // by that, whatever the class before
+    Steps all_;
     std::vector<Ratios> ratios_;
 };
 

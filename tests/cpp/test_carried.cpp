@@ -1,4 +1,5 @@
-// Values that answers carry over: learned where loops ask for the rows of a result, and not where they do not.
+// Values that chains hold: learned where loops ask for the rows of a result, or a key goes on from call to call, and not
+// where they do not.
 #include "carried.hpp"
 
 #include <cmath>
@@ -14,13 +15,14 @@ using tapscope::test::failures;
 
 namespace {
 
-constexpr std::int32_t kList = 0, kRow = 1;
+constexpr std::int32_t kList = 0, kRow = 1, kPut = 2;
 constexpr Time kMicrosecond = 1000;
 
 // Pairs of requests at the same time. Each asks for a list and then for two of its rows by an id that only the list's
-// answer had; `strange`: by an id that nobody has told, or one that all lists tell.
+// answer had (`own`), that nobody has told, or that all lists tell. Or nothing is answered, and each names one key three
+// times: in calls of three classes (`passed`; all requests the same: `constant`), or of one (`repeated`).
 struct World {
-    enum Kind : std::uint8_t { own, untold, everybodys };
+    enum Kind : std::uint8_t { own, untold, everybodys, passed, constant, repeated };
     std::vector<std::int32_t> cls, conn, parent_of, parent_cls;
     std::vector<Time> begin, end, arrive;
     std::vector<std::int64_t> token_offset{0}, result_offset{0}, parent_offset{0};
@@ -52,12 +54,13 @@ struct World {
         problem.children.end = end;
         problem.children.tokens = {token_offset, token_slot, token_hash};
         problem.children.results = {result_offset, result_slot, result_hash};
-        problem.children.n_classes = 2;
+        problem.children.n_classes = 3;
     }
 
     void add(int first, int side, int step, Time at, Kind kind) {
         const auto p = first + side;
-        cls.push_back(step == 0 ? kList : kRow);
+        const bool rows = kind <= everybodys;
+        cls.push_back(kind == repeated ? kRow : rows && step > 0 ? kRow : step);
         conn.push_back(side);
         parent_of.push_back(p);
         begin.push_back(at);
@@ -65,7 +68,10 @@ struct World {
         const auto id = [&](int row) {
             return static_cast<std::uint64_t>(kind == everybodys ? row : 10 * p + row);
         };
-        if (step > 0) {
+        if (!rows) {
+            token_slot.push_back(1);
+            token_hash.push_back(kind == constant ? 7 : id(1));
+        } else if (step > 0) {
             token_slot.push_back(1);
             token_hash.push_back(kind == untold ? 1'000'000 + id(step) : id(step));
         } else {
@@ -105,6 +111,25 @@ int main() {
     equal.bind();
     equal.estimate(same.parent_of, 0.0);
     expect(std::abs(equal.ratios(kList, kRow).holds) < 0.3f, "nor does what all answers have");
+
+    const World keys(300, World::passed), one(300, World::constant), twice(300, World::repeated);
+    Carried handed(keys.problem, keys.candidates);
+    handed.bind();
+    handed.estimate(keys.parent_of, 0.0);
+    const auto asked = handed.ratios(kList, kRow), put = handed.ratios(kRow, kPut);
+    expect(asked.holds > 1.0f && asked.lacks < -2.0f, "the key goes on to the next call");
+    expect(put.holds > 1.0f && put.lacks < -2.0f, "and to the one behind it");
+    expect(handed.evidence(put, 2, 4) > 0 && handed.evidence(put, 3, 4) < 0, "of the same request");
+
+    Carried of_all(one.problem, one.candidates);
+    of_all.bind();
+    of_all.estimate(one.parent_of, 0.0);
+    expect(!of_all.ratios(kList, kRow), "a key that all name says nothing");
+
+    Carried again(twice.problem, twice.candidates);
+    again.bind();
+    again.estimate(twice.parent_of, 0.0);
+    expect(!again.ratios(kRow, kRow), "nor does the same question");
     std::printf("carried: %d differences\n", failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

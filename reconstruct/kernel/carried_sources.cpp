@@ -1,0 +1,169 @@
+// Which calls held the values of a call before it, and what they go back to.
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "carried.hpp"
+
+namespace tapscope::match {
+namespace {
+
+constexpr std::size_t kSources = 12;  // calls that hold one value, from which on it is everybody's
+constexpr double kCommon = 0.1;       // and share of the calls that name it in one place
+constexpr std::size_t kLineage = 16;  // calls that one goes back to
+
+// The latest calls that held a value.
+struct Holders {
+    std::array<std::int32_t, kSources> latest{};
+    std::uint32_t count = 0;
+    void add(std::int32_t c) noexcept {
+        if (count > 0 && latest[(count - 1) % kSources] == c) return;
+        latest[count++ % kSources] = c;
+    }
+    // Adds those that `may` hold it. Returns whether these are all: else it is everybody's.
+    template <class May>
+    bool list(May&& may, std::vector<std::int32_t>& out) const {
+        const auto before = out.size();
+        const auto last = latest.begin() + std::min<std::ptrdiff_t>(count, kSources);
+        std::copy_if(latest.begin(), last, std::back_inserter(out), may);
+        return out.size() - before < kSources;
+    }
+};
+
+// Values, and who held them: had them in the answer, or named them.
+class Held {
+public:
+    Holders& answered(std::uint64_t hash) { return at(hash).answered; }
+    Holders& named(std::uint64_t hash) { return at(hash).named; }
+
+private:
+    struct Value {
+        Holders answered, named;
+    };
+    Value& at(std::uint64_t hash) {
+        const auto at = static_cast<std::size_t>(values_.insert(std::max<std::uint64_t>(hash, 1)));
+        if (at == held_.size()) held_.emplace_back();
+        return held_[at];
+    }
+    KeyMap values_;
+    std::vector<Value> held_;
+};
+
+void sort_once(std::vector<std::int32_t>& calls) {
+    std::sort(calls.begin(), calls.end());
+    calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
+}
+
+}  // namespace
+
+void Carried::bind() {
+    name_places();
+    find_sources();
+}
+
+void Carried::name_places() {
+    const auto& children = problem_.children;
+    KeyMap places;
+    place_.clear();
+    place_at_.clear();
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
+            const auto here = place(children.cls[c], children.tokens.slot[t]);
+            place_at_.push_back(places.insert(here + 1));
+            if (place_.size() < static_cast<std::size_t>(places.size())) place_.push_back(here);
+        }
+    }
+}
+
+// By token: whether it is no copy of what the request names, nor what many calls name there.
+std::vector<std::uint8_t> Carried::telling() const {
+    const auto& tokens = problem_.children.tokens;
+    std::vector<std::uint8_t> copied, out(place_at_.size(), 0);
+    for (const auto here : place_) copied.push_back(copied_.contains(here));
+    KeyMap values;
+    std::vector<std::int32_t> value_at(place_at_.size(), kNone);
+    std::vector<double> at_place(place_.size(), 0.0), of_value;
+    for (std::size_t t = 0; t < place_at_.size(); ++t) {
+        const auto here = static_cast<std::size_t>(place_at_[t]);
+        if (copied[here]) continue;
+        const auto value = (place_[here] + 1) * 0x9E3779B97F4A7C15ull ^ tokens.hash[t];
+        value_at[t] = values.insert(std::max<std::uint64_t>(value, 1));
+        of_value.resize(static_cast<std::size_t>(values.size()), 0.0);
+        at_place[here] += 1;
+        of_value[static_cast<std::size_t>(value_at[t])] += 1;
+    }
+    for (std::size_t t = 0; t < out.size(); ++t) {
+        if (value_at[t] == kNone) continue;
+        const double others = of_value[static_cast<std::size_t>(value_at[t])] - 1;
+        out[t] = others <= kCommon * (at_place[static_cast<std::size_t>(place_at_[t])] - 1);
+    }
+    return out;
+}
+
+void Carried::find_sources() {
+    const auto& children = problem_.children;
+    sources_.clear();
+    lineage_.clear();
+    const auto tells = telling();
+    if (std::find(tells.begin(), tells.end(), 1) == tells.end()) return;
+    const auto n = children.size();
+    std::vector<std::int32_t> by_end(n);
+    for (std::size_t c = 0; c < n; ++c) by_end[c] = static_cast<std::int32_t>(c);
+    std::sort(by_end.begin(), by_end.end(), [&](std::int32_t a, std::int32_t b) {
+        return children.end[a] != children.end[b] ? children.end[a] < children.end[b] : a < b;
+    });
+    Held held;
+    std::vector<std::int32_t> answered, named;  // by whom the values of the call at hand were held
+    std::size_t ended = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const auto c = static_cast<std::int32_t>(i);
+        for (; !children.results.hash.empty() && ended < n; ++ended) {
+            const auto s = static_cast<std::size_t>(by_end[ended]);
+            if (children.end[s] > children.begin[i] + kSlack) break;
+            for (auto t = children.results.offset[s]; t < children.results.offset[s + 1]; ++t) {
+                held.answered(children.results.hash[t]).add(by_end[ended]);
+            }
+        }
+        const auto could = candidates_.of(i);
+        // Nobody who could have made the call holds anything from before that.
+        const Time since = could.empty() ? children.begin[i] : problem_.parents.arrive[could.front()];
+        const auto lately = [&](std::int32_t s) { return s != c && children.begin[s] >= since - kSlack; };
+        const auto of_another = [&](std::int32_t s) {
+            return lately(s) && children.cls[s] != children.cls[i];
+        };
+        answered.clear();
+        named.clear();
+        for (auto t = children.tokens.offset[i]; t < children.tokens.offset[i + 1]; ++t) {
+            if (!tells[static_cast<std::size_t>(t)]) continue;
+            const auto value = children.tokens.hash[t];
+            const auto answers = answered.size(), names = named.size();
+            if (!held.answered(value).list(lately, answered) || !held.named(value).list(of_another, named)) {
+                answered.resize(answers);
+                named.resize(names);
+            }
+            held.named(value).add(c);
+        }
+        sort_once(answered);
+        sort_once(named);
+        std::set_union(answered.begin(), answered.end(), named.begin(), named.end(),
+                       std::back_inserter(sources_.item));
+        sources_.close();
+        lineage_.item.push_back(c);
+        const auto own = lineage_.item.size();
+        // An answer has what a whole family names; of what was named the latest goes back to the others.
+        answered.insert(answered.end(), named.rbegin(), named.rend());
+        for (const auto s : answered) {
+            if (s > c) continue;  // within the slack
+            for (const auto back : lineage_.of(s)) {
+                const auto from = lineage_.item.begin() + static_cast<std::ptrdiff_t>(own);
+                if (lineage_.item.size() - own >= kLineage) break;
+                if (std::find(from, lineage_.item.end(), back) == lineage_.item.end()) {
+                    lineage_.item.push_back(back);
+                }
+            }
+        }
+        lineage_.close();
+    }
+}
+
+}  // namespace tapscope::match
