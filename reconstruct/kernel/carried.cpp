@@ -11,7 +11,6 @@ constexpr double kPrior = 30.0;        // steps of the coarser estimate that go 
 constexpr double kPriorAtLarge = 2.0;  // and of none, with all
 constexpr float kMost = 5.0f;          // nats that a step may say, either way
 constexpr float kWorthALook = 0.2f;    // nats
-constexpr double kCopiedAnyway = 0.3;  // share of copies of the request from which on a slot is content.hpp's
 constexpr int kOthers = 4;             // candidates of a call that did not make it, and are asked
 
 // Shares of steps at which the chain holds the value.
@@ -28,40 +27,6 @@ bool Carried::holds(std::int32_t c, std::span<const std::int32_t> from) const no
     return false;
 }
 
-// Whether other slots than before are copies of what requests name.
-bool Carried::find_copied(const std::vector<std::int32_t>& parent_of, double keep) {
-    const auto& parents = problem_.parents.tokens;
-    const auto& children = problem_.children;
-    std::vector<Copies> here(place_.size());
-    for (std::size_t c = problem_.decided(); c < std::min(problem_.settled, parent_of.size()); ++c) {
-        const auto p = parent_of[c];
-        if (p == kNone) continue;
-        for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
-            auto& copies = here[static_cast<std::size_t>(place_at_[t])];
-            const auto begin = parents.hash.begin() + parents.offset[p];
-            const auto end = parents.hash.begin() + parents.offset[static_cast<std::size_t>(p) + 1];
-            copies.all += 1;
-            copies.copied += std::find(begin, end, children.tokens.hash[t]) != end;
-        }
-    }
-    for (auto& [slot, copies] : copies_) {
-        copies.copied *= keep;
-        copies.all *= keep;
-    }
-    for (std::size_t at = 0; at < here.size(); ++at) {
-        auto& copies = copies_[place_[at]];
-        copies.copied += here[at].copied;
-        copies.all += here[at].all;
-    }
-    std::unordered_set<std::uint64_t> copied;
-    for (const auto& [slot, copies] : copies_) {
-        if (copies.copied > kCopiedAnyway * copies.all) copied.insert(slot);
-    }
-    if (copied == copied_) return false;
-    copied_ = std::move(copied);
-    return true;
-}
-
 void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     const auto& children = problem_.children;
     to_.resize(static_cast<std::size_t>(children.n_classes));
@@ -70,9 +35,6 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) 
     }
     all_.fade(keep);
     if (!children.tokens.hash.empty()) {
-        if (keep > 0 || rounds_-- > 0) {
-            if (find_copied(parent_of, keep)) find_sources();
-        }
         std::vector<std::int32_t> latest(problem_.parents.size(), kNone);
         for (std::size_t i = 0; i < std::min(problem_.settled, parent_of.size()); ++i) {
             const auto p = parent_of[i];

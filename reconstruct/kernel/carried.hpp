@@ -7,15 +7,13 @@
 // against it. Calls of one class that name the same are no family: they are two requests rather than one that asks
 // twice. How often it is so is a habit of a pair of classes, learned from the steps of an assignment and from those
 // that other candidates would have made; as most pairs have few of the latter, backed off to the class of the later
-// call, and to all. What the request itself names is left to content.hpp. A value that nobody held before says nothing,
-// nor does one that one call in ten names in that place.
+// call, and to all. What is named by a request that may have made the call is left to content.hpp. A value that nobody
+// held before says nothing, nor does one that one call in ten names in that place.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "key_map.hpp"
@@ -66,29 +64,17 @@ private:
 
     std::span<const std::int32_t> sources(std::int32_t c) const noexcept { return sources_.of(c); }
     bool holds(std::int32_t c, std::span<const std::int32_t> from) const noexcept;
-    static std::uint64_t place(std::int32_t cls, std::uint32_t slot) noexcept {
-        return static_cast<std::uint64_t>(cls) << 32 | slot;
-    }
     static std::uint64_t pair(std::int32_t previous_cls, std::int32_t next_cls) noexcept {
         return (static_cast<std::uint64_t>(previous_cls) + 1) << 32 | static_cast<std::uint32_t>(next_cls);
     }
-    void name_places();
+    std::vector<std::uint8_t> asked_for() const;
     std::vector<std::uint8_t> telling() const;
     void find_sources();
-    bool find_copied(const std::vector<std::int32_t>& parent_of, double keep);
 
     const Problem& problem_;
     const Candidates& candidates_;
-    std::vector<std::uint64_t> place_;    // class and slot of a child's token, numbered
-    std::vector<std::int32_t> place_at_;  // by token: that number
     Lists sources_;  // by child: calls before it, of its candidates, that held one of its values
     Lists lineage_;  // by child: itself, its sources, theirs, and so on
-    struct Copies {
-        double copied = 0, all = 0;
-    };
-    std::unordered_map<std::uint64_t, Copies> copies_;  // by class and slot of children
-    std::unordered_set<std::uint64_t> copied_;          // those that requests name themselves
-    int rounds_ = 4;  // of the first stretch, after which these stay what they are
     // Steps that were made, and that other candidates would have made: where the chain lacks the value, where it holds it.
     struct Steps {
         std::array<double, 2> made{}, others{};

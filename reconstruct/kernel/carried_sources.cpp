@@ -12,13 +12,17 @@ constexpr std::size_t kSources = 12;  // calls that hold one value, from which o
 constexpr double kCommon = 0.1;       // and share of the calls that name it in one place
 constexpr std::size_t kLineage = 16;  // calls that one goes back to
 
-// The latest calls that held a value.
+// The latest calls that held a value, or requests that asked for it.
 struct Holders {
     std::array<std::int32_t, kSources> latest{};
     std::uint32_t count = 0;
     void add(std::int32_t c) noexcept {
         if (count > 0 && latest[(count - 1) % kSources] == c) return;
         latest[count++ % kSources] = c;
+    }
+    template <class Which>
+    bool any(Which&& which) const {
+        return std::any_of(latest.begin(), latest.begin() + std::min<std::ptrdiff_t>(count, kSources), which);
     }
     // Adds those that `may` hold it. Returns whether these are all: else it is everybody's.
     template <class May>
@@ -56,46 +60,64 @@ void sort_once(std::vector<std::int32_t>& calls) {
 
 }  // namespace
 
-void Carried::bind() {
-    name_places();
-    find_sources();
-}
+void Carried::bind() { find_sources(); }
 
-void Carried::name_places() {
+// By token of a child: whether a request that may have made it names the same.
+std::vector<std::uint8_t> Carried::asked_for() const {
+    const auto& parents = problem_.parents;
     const auto& children = problem_.children;
-    KeyMap places;
-    place_.clear();
-    place_at_.clear();
+    std::vector<std::uint8_t> out;
+    KeyMap values;
+    values.clear(parents.tokens.hash.size());
+    std::vector<Holders> asked;
+    std::size_t arrived = 0;
     for (std::size_t c = 0; c < children.size(); ++c) {
+        for (; arrived < parents.size() && parents.arrive[arrived] <= children.begin[c] + kSlack; ++arrived) {
+            for (auto t = parents.tokens.offset[arrived]; t < parents.tokens.offset[arrived + 1]; ++t) {
+                const auto at = static_cast<std::size_t>(
+                    values.insert(std::max<std::uint64_t>(parents.tokens.hash[t], 1)));
+                if (at == asked.size()) asked.emplace_back();
+                asked[at].add(static_cast<std::int32_t>(arrived));
+            }
+        }
         for (auto t = children.tokens.offset[c]; t < children.tokens.offset[c + 1]; ++t) {
-            const auto here = place(children.cls[c], children.tokens.slot[t]);
-            place_at_.push_back(places.insert(here + 1));
-            if (place_.size() < static_cast<std::size_t>(places.size())) place_.push_back(here);
+            const auto at = values.find(std::max<std::uint64_t>(children.tokens.hash[t], 1));
+            out.push_back(at != kNone && asked[static_cast<std::size_t>(at)].any(
+                                             [&](std::int32_t p) { return candidates_.find(c, p) >= 0; }));
         }
     }
+    return out;
 }
 
-// By token: whether it is no copy of what the request names, nor what many calls name there.
+// By token of a child: whether only those that held it before may tell whose it is: no request that may have made the call
+// names it, nor do many calls in that place.
 std::vector<std::uint8_t> Carried::telling() const {
-    const auto& tokens = problem_.children.tokens;
-    std::vector<std::uint8_t> copied, out(place_at_.size(), 0);
-    for (const auto here : place_) copied.push_back(copied_.contains(here));
-    KeyMap values;
-    std::vector<std::int32_t> value_at(place_at_.size(), kNone);
-    std::vector<double> at_place(place_.size(), 0.0), of_value;
-    for (std::size_t t = 0; t < place_at_.size(); ++t) {
-        const auto here = static_cast<std::size_t>(place_at_[t]);
-        if (copied[here]) continue;
-        const auto value = (place_[here] + 1) * 0x9E3779B97F4A7C15ull ^ tokens.hash[t];
-        value_at[t] = values.insert(std::max<std::uint64_t>(value, 1));
-        of_value.resize(static_cast<std::size_t>(values.size()), 0.0);
-        at_place[here] += 1;
-        of_value[static_cast<std::size_t>(value_at[t])] += 1;
+    const auto& children = problem_.children;
+    const auto asked = asked_for();
+    KeyMap places, values;
+    std::vector<std::int32_t> place_at(asked.size(), kNone), value_at(asked.size(), kNone);
+    std::vector<double> at_place, of_value;
+    const auto count = [](KeyMap& map, std::uint64_t key, std::vector<double>& counts) {
+        const auto at = map.insert(std::max<std::uint64_t>(key, 1));
+        counts.resize(static_cast<std::size_t>(map.size()), 0.0);
+        counts[static_cast<std::size_t>(at)] += 1;
+        return at;
+    };
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        for (auto i = children.tokens.offset[c]; i < children.tokens.offset[c + 1]; ++i) {
+            const auto t = static_cast<std::size_t>(i);
+            if (asked[t]) continue;
+            const auto place =
+                (static_cast<std::uint64_t>(children.cls[c]) + 1) << 32 | children.tokens.slot[t];
+            place_at[t] = count(places, place, at_place);
+            value_at[t] = count(values, place * 0x9E3779B97F4A7C15ull ^ children.tokens.hash[t], of_value);
+        }
     }
+    std::vector<std::uint8_t> out(asked.size(), 0);
     for (std::size_t t = 0; t < out.size(); ++t) {
-        if (value_at[t] == kNone) continue;
+        if (asked[t]) continue;
         const double others = of_value[static_cast<std::size_t>(value_at[t])] - 1;
-        out[t] = others <= kCommon * (at_place[static_cast<std::size_t>(place_at_[t])] - 1);
+        out[t] = others <= kCommon * (at_place[static_cast<std::size_t>(place_at[t])] - 1);
     }
     return out;
 }
