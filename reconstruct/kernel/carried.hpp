@@ -69,7 +69,6 @@ private:
     }
     std::vector<std::uint8_t> asked_for() const;
     std::vector<std::uint8_t> telling() const;
-    void find_sources();
 
     const Problem& problem_;
     const Candidates& candidates_;

@@ -60,8 +60,6 @@ void sort_once(std::vector<std::int32_t>& calls) {
 
 }  // namespace
 
-void Carried::bind() { find_sources(); }
-
 // By token of a child: whether a request that may have made it names the same.
 std::vector<std::uint8_t> Carried::asked_for() const {
     const auto& parents = problem_.parents;
@@ -122,7 +120,7 @@ std::vector<std::uint8_t> Carried::telling() const {
     return out;
 }
 
-void Carried::find_sources() {
+void Carried::bind() {
     const auto& children = problem_.children;
     sources_.clear();
     lineage_.clear();
