@@ -115,6 +115,19 @@ def test_whose_page_it_is_tells_from_what_earlier_pages_of_that_user_named():
     assert known.right[sure].mean() >= 0.999
 
 
+def _serve_in_turn(
+    world: World, draw: random.Random, arrive: int, kinds: tuple[int, ...]
+) -> tuple[int, list[tuple[int, int, int]]]:
+    """A request that makes one call after the other, and the kind, beginning and end of each of these."""
+    at = arrive
+    calls = []
+    for kind in kinds:
+        begin = at + int(draw.lognormvariate(0.0, 0.9) * MS)
+        at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
+        calls.append((kind, begin, at))
+    return world.serve(0, arrive, at + int(draw.lognormvariate(0.0, 0.8) * MS)), calls
+
+
 def _loops_over_rows(seed: int, rate_per_s: float, seconds: float, *, same: bool) -> World:
     """A list, then a call for each of its rows by an id that only the list's answer names; `same`: all lists
     have the same rows."""
@@ -123,13 +136,7 @@ def _loops_over_rows(seed: int, rate_per_s: float, seconds: float, *, same: bool
     now = 0.0
     while now < seconds * SECOND:
         now += draw.expovariate(rate_per_s) * SECOND
-        at = int(now)
-        calls = []
-        for kind in (0, 1, 1, 1, 1):
-            begin = at + int(draw.lognormvariate(0.0, 0.9) * MS)
-            at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
-            calls.append((kind, begin, at))
-        parent = world.serve(0, int(now), at + int(draw.lognormvariate(0.0, 0.8) * MS))
+        parent, calls = _serve_in_turn(world, draw, int(now), (0, 1, 1, 1, 1))
         rows = [1, 2, 3, 4] if same else draw.sample(range(5000), 4)
         waiting = list(rows)
         for kind, begin, end in calls:
@@ -167,16 +174,10 @@ def _past_a_cache(seed: int, rate_per_s: float, seconds: float, *, same: bool) -
     now = 0.0
     while now < seconds * SECOND:
         now += draw.expovariate(rate_per_s) * SECOND
-        at = int(now)
-        calls = []
-        for _ in range(2):
-            key = draw.randrange(3 if same else 100_000)
-            for kind in (0, 1, 2):
-                begin = at + int(draw.lognormvariate(0.0, 0.9) * MS)
-                at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
-                calls.append((kind, key, begin, at))
-        parent = world.serve(0, int(now), at + int(draw.lognormvariate(0.0, 0.8) * MS))
-        for kind, key, begin, end in calls:
+        parent, calls = _serve_in_turn(world, draw, int(now), (0, 1, 2) * 2)
+        for kind, begin, end in calls:
+            if kind == 0:
+                key = draw.randrange(3 if same else 100_000)
             world.token(world.call(parent, kind, begin, end), kind, TokenKind.NUMBER, key)
     return world
 
