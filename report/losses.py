@@ -213,7 +213,7 @@ WORDS = {
     "match.parents_given_up": "Unanswered calls that were no longer waited for as parents of others",
     "match.pairs_too_large": "Groups of calls that were too large for joint matching",
     "match.classes_shared": "Calls of classes beyond the number that the matcher tells apart at a node",
-    "match.not_remembered": "Values in calls that the matcher had no room to expect of later requests",
+    "match.not_remembered": "Pairs of values, of request and call, that the matcher had no room to remember",
     "host.unknown_file": "Files that no reader of host logs knows",
     "host.truncated_file": "Files that were cut",
     "host.column_left_out": "Columns of host logs beyond what a table can hold",
