@@ -20,8 +20,23 @@ struct Shares {
 
 }  // namespace
 
-bool Carried::holds(std::int32_t c, std::span<const std::int32_t> from) const noexcept {
-    for (const auto back : lineage_.of(c)) {
+// Whether a chain that ends with a call holds a value of the next one.
+bool Carried::holds(std::int32_t previous, std::int32_t next) const noexcept {
+    const auto before = static_cast<std::size_t>(next - previous);
+    if (before >= kShortly) return find(previous, next);
+    auto& asked = asked_[static_cast<std::size_t>(asked_at_[static_cast<std::size_t>(next)])];
+    const auto bit = std::uint64_t{1} << (before % 64);
+    const auto word = before / 64;
+    if ((asked.known[word] & bit) == 0) {
+        asked.known[word] |= bit;
+        if (find(previous, next)) asked.holds[word] |= bit;
+    }
+    return (asked.holds[word] & bit) != 0;
+}
+
+bool Carried::find(std::int32_t previous, std::int32_t next) const noexcept {
+    const auto from = sources_.of(next);
+    for (const auto back : lineage_.of(previous)) {
         if (std::find(from.begin(), from.end(), back) != from.end()) return true;
     }
     return false;
@@ -40,8 +55,7 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) 
             const auto p = parent_of[i];
             if (p == kNone) continue;
             const auto c = static_cast<std::int32_t>(i);
-            const auto from = sources(c);
-            if (i >= problem_.decided() && !from.empty() && latest[p] != kNone) {
+            if (i >= problem_.decided() && !sources_.of(c).empty() && latest[p] != kNone) {
                 const auto note = [&](std::int32_t q) {
                     const auto at = static_cast<std::size_t>(
                         pairs_.insert(pair(children.cls[latest[q]], children.cls[i])));
@@ -49,7 +63,7 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) 
                         steps_.emplace_back();
                         next_.push_back(children.cls[i]);
                     }
-                    const bool held = holds(latest[q], from);
+                    const bool held = holds(latest[q], c);
                     for (auto* steps : {&steps_[at], &to_[children.cls[i]], &all_}) {
                         (q == p ? steps->made : steps->others)[held] += 1;
                     }

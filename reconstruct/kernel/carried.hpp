@@ -42,9 +42,8 @@ public:
 
     // Log ratio of the step from one call to another, if their classes say this.
     float evidence(const Ratios& ratios, std::int32_t previous, std::int32_t next) const noexcept {
-        const auto from = sources(next);
-        if (from.empty()) return 0.0f;
-        return holds(previous, from) ? ratios.holds : ratios.lacks;
+        if (asked_at_.empty() || asked_at_[static_cast<std::size_t>(next)] == kNone) return 0.0f;
+        return holds(previous, next) ? ratios.holds : ratios.lacks;
     }
 
 private:
@@ -62,8 +61,8 @@ private:
         }
     };
 
-    std::span<const std::int32_t> sources(std::int32_t c) const noexcept { return sources_.of(c); }
-    bool holds(std::int32_t c, std::span<const std::int32_t> from) const noexcept;
+    bool holds(std::int32_t previous, std::int32_t next) const noexcept;
+    bool find(std::int32_t previous, std::int32_t next) const noexcept;
     static std::uint64_t pair(std::int32_t previous_cls, std::int32_t next_cls) noexcept {
         return (static_cast<std::uint64_t>(previous_cls) + 1) << 32 | static_cast<std::uint32_t>(next_cls);
     }
@@ -74,6 +73,14 @@ private:
     const Candidates& candidates_;
     Lists sources_;  // by child: calls before it, of its candidates, that held one of its values
     Lists lineage_;  // by child: itself, its sources, theirs, and so on
+    // Answers, as a search asks the same many thousand times. By how far a call is before the child: whether that was
+    // asked, and whether it holds a value.
+    static constexpr std::size_t kShortly = 256;
+    struct Asked {
+        std::array<std::uint64_t, kShortly / 64> known{}, holds{};
+    };
+    std::vector<std::int32_t> asked_at_;  // by child, kNone without sources; empty: all are
+    mutable std::vector<Asked> asked_;
     // Steps that were made, and that other candidates would have made: where the chain lacks the value, where it holds it.
     struct Steps {
         std::array<double, 2> made{}, others{};

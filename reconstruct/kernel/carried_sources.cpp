@@ -124,6 +124,8 @@ void Carried::bind() {
     const auto& children = problem_.children;
     sources_.clear();
     lineage_.clear();
+    asked_at_.clear();
+    asked_.clear();
     const auto tells = telling();
     if (std::find(tells.begin(), tells.end(), 1) == tells.end()) return;
     const auto n = children.size();
@@ -183,6 +185,9 @@ void Carried::bind() {
             }
         }
         lineage_.close();
+        const bool any = !sources_.of(c).empty();
+        asked_at_.push_back(any ? static_cast<std::int32_t>(asked_.size()) : kNone);
+        if (any) asked_.emplace_back();
     }
 }
 

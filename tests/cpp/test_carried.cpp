@@ -18,7 +18,7 @@ namespace {
 constexpr std::int32_t kList = 0, kRow = 1, kPut = 2;
 constexpr Time kMicrosecond = 1000;
 
-// Pairs of requests at the same time. Each asks for a list and then for two of its rows by an id that only the list's
+// Requests `beside` each other at the same time. Each asks for a list and then for two of its rows by an id that only the list's
 // answer had (`own`), that nobody has told, or that all lists tell. Or nothing is answered, and each names one key three
 // times: in calls of three classes, beside a word that all name (`passed`; `asked`: the request names it, too), or of one
 // class (`repeated`).
@@ -32,20 +32,24 @@ struct World {
     Candidates candidates;
     Problem problem;
 
-    World(int pairs, Kind kind) {
+    World(int groups, Kind kind, int beside = 2) {
         candidates.offset.push_back(0);
-        for (int i = 0; i < pairs; ++i) {
-            const Time at = i * 100 * kMicrosecond;
+        for (int i = 0; i < groups; ++i) {
+            const Time at = i * beside * 50 * kMicrosecond;
+            const auto first = beside * i;
             for (const int step : {0, 1, 2}) {
-                for (const int side : {0, 1})
-                    add(2 * i, side, step, at + (2 * step + side) * 5 * kMicrosecond, kind);
+                for (int side = 0; side < beside; ++side) {
+                    add(first, side, step, at + (beside * step + side) * 5 * kMicrosecond, kind);
+                    for (int other = 0; other < beside; ++other) candidates.parent.push_back(first + other);
+                    candidates.offset.push_back(static_cast<std::int64_t>(candidates.parent.size()));
+                }
             }
-            for (int side = 0; side < 2; ++side) {
+            for (int side = 0; side < beside; ++side) {
                 arrive.push_back(at);
                 parent_cls.push_back(0);
                 if (kind == asked) {
                     parent_slot.push_back(1);
-                    parent_hash.push_back(key(2 * i + side));
+                    parent_hash.push_back(key(first + side));
                 }
                 parent_offset.push_back(static_cast<std::int64_t>(parent_hash.size()));
             }
@@ -88,8 +92,6 @@ struct World {
         }
         token_offset.push_back(static_cast<std::int64_t>(token_hash.size()));
         result_offset.push_back(static_cast<std::int64_t>(result_hash.size()));
-        for (const int side_of : {0, 1}) candidates.parent.push_back(first + side_of);
-        candidates.offset.push_back(static_cast<std::int64_t>(candidates.parent.size()));
     }
 };
 
@@ -112,6 +114,19 @@ int main() {
     // The lists of the first two requests are 0 and 1, their first rows 2 and 3, their second ones 4 and 5.
     expect(carried.evidence(goes_on, 2, 4) > 0, "both rows go back to one list");
     expect(carried.evidence(goes_on, 3, 4) < 0, "these go back to two");
+    // Where 200 are there at once the next call of one is 200 calls behind. What is asked is remembered, if it is near.
+    const World many(2, World::own, 200);
+    const auto crowd = learned(many);
+    const auto to_row = crowd.ratios(kList, kRow);
+    expect(to_row.holds > 0.3f && to_row.lacks < -2.0f, "also where many are there at once");
+    for (int asked_before = 0; asked_before < 2; ++asked_before) {
+        for (const int row : {207, 407}) {
+            expect(crowd.evidence(to_row, 7, row) > 0, "who has the list far behind");
+            for (const int other : {8, 71, 190}) {
+                expect(crowd.evidence(to_row, other, row) < 0, "and who has another");
+            }
+        }
+    }
     expect(!learned(untold).ratios(kList, kRow), "what no answer had says nothing");
     expect(std::abs(learned(same).ratios(kList, kRow).holds) < 0.3f, "nor does what all answers have");
 
