@@ -214,6 +214,7 @@ WORDS = {
     "match.pairs_too_large": "Groups of calls that were too large for joint matching",
     "match.classes_shared": "Calls of classes beyond the number that the matcher tells apart at a node",
     "match.not_remembered": "Pairs of values, of request and call, that the matcher had no room to remember",
+    "match.no_longer_remembered": "Pairs of values, of request and call, forgotten for lack of room",
     "host.unknown_file": "Files that no reader of host logs knows",
     "host.truncated_file": "Files that were cut",
     "host.column_left_out": "Columns of host logs beyond what a table can hold",

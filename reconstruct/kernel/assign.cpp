@@ -247,6 +247,7 @@ Assignment Matcher::Search::weigh(const Draws& drawn) {
     if (lent_.once()) lent_.keep_to_the_end(problem_, out);
     trust(out);
     out.not_remembered = content_.not_remembered();
+    out.no_longer_remembered = content_.no_longer_remembered();
     return out;
 }
 

@@ -41,7 +41,8 @@ struct Assignment {
     std::vector<std::int32_t> runner_up;  // row of parents, or kNone
     std::vector<double> runner_up_probability;
     std::uint64_t pairs_too_large = 0;  // pairs that kept what they had: see kMaxSplit
-    std::uint64_t not_remembered = 0;   // what calls named, and there was no room for: recall.hpp
+    // What calls named, and there was no room for; and what was forgotten to have some: recall.hpp.
+    std::uint64_t not_remembered = 0, no_longer_remembered = 0;
 };
 
 // Keeps the model of one node between stretches.

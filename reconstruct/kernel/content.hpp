@@ -74,6 +74,7 @@ public:
     // Scores the content of all candidates for calls that are not certain.
     void score_all();
     std::uint64_t not_remembered() const noexcept { return recall_.not_remembered(); }
+    std::uint64_t no_longer_remembered() const noexcept { return recall_.no_longer_remembered(); }
 
 private:
     struct Rule {

@@ -166,6 +166,7 @@ public:
         out["parents_given_up"] = counted.parents_given_up;
         out["classes_shared"] = counted.classes_shared;
         out["not_remembered"] = counted.not_remembered;
+        out["no_longer_remembered"] = counted.no_longer_remembered;
         out["kept_bytes"] = counted.kept_bytes;
         out["most_kept_bytes"] = counted.most_kept_bytes;
         return out;
@@ -223,7 +224,7 @@ PYBIND11_MODULE(_kernel, module) {
              "parents\n"
              "numbered as pushed, -1 none), probability, runner_up_probability (f64).")
         .def("counters", &Stream::counters,
-             "stretches, learned, pairs_too_large, parents_given_up, classes_shared, not_remembered, "
-             "kept_bytes,\n"
+             "stretches, learned, pairs_too_large, parents_given_up, classes_shared, not_remembered,\n"
+             "no_longer_remembered, kept_bytes,\n"
              "most_kept_bytes.");
 }

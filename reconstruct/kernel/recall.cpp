@@ -15,7 +15,9 @@ constexpr std::int32_t kMostVotes = 4;  // that a value can have ahead of the ot
 constexpr std::size_t kMostHabits = 4096, kMostPlaces = 4096;
 // Of those, when a table is full: what has told most, so that what comes later finds room.
 constexpr std::size_t kStaying = 3072;
-constexpr std::size_t kMostKept = 1 << 20;  // values that are kept; then the past is forgotten
+constexpr std::size_t kMostKept =
+    1 << 20;  // values and what is remembered of them; then the past is forgotten,
+constexpr std::size_t kLatelyNamed = kMostKept / 4;  // but for so much
 
 std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
     a ^= b + 0x9E3779B97F4A7C15ull + (a << 6) + (a >> 2);
@@ -41,6 +43,7 @@ void Recall::bind() {
             memory.had_before = true;
         }
     }
+    no_longer_remembered_ = 0;
     if (kept_ + value_.size() > kMostKept) drop_past();
     if (habits_.size() == kMostHabits || place_.size() == kMostPlaces) make_room();
     ++round_;
@@ -89,19 +92,24 @@ void Recall::find_asked() {
     }
 }
 
-// Only what the latest stretch named stays.
+// What was named lately stays: in the latest stretch, and before it as long as there is room for all of a stretch.
 void Recall::drop_past() {
+    std::vector<std::size_t> named(round_ + 1, 0);  // memories, by rounds since
+    for (const auto& memories : memories_) {
+        for (const auto& memory : memories) ++named[round_ - memory.round];
+    }
+    std::size_t staying = named[0], rounds = 1;
+    while (rounds < named.size() && staying + named[rounds] <= kLatelyNamed) staying += named[rounds++];
+    no_longer_remembered_ += kept_ - staying;
     const auto memories = std::move(memories_);
     const auto keys = std::move(value_);
     values_.clear(1024);
     value_.clear();
     memories_.clear();
-    kept_ = 0;
+    kept_ = staying;
     for (std::size_t v = 0; v < keys.size(); ++v) {
         for (const auto& memory : memories[v]) {
-            if (memory.round != round_) continue;
-            memories_[value_of(keys[v])].push_back(memory);
-            ++kept_;
+            if (round_ - memory.round < rounds) memories_[value_of(keys[v])].push_back(memory);
         }
     }
 }
@@ -147,8 +155,10 @@ void Recall::make_room() {
     }
     // Both keep their order, and so does what a value has in memory.
     for (auto& memories : memories_) {
-        kept_ -=
+        const auto gone =
             std::erase_if(memories, [&](const Memory& memory) { return habit_now[memory.habit] == kNone; });
+        kept_ -= gone;
+        no_longer_remembered_ += gone;
         for (auto& memory : memories) {
             memory.place = place_now[memory.place];
             memory.habit = habit_now[memory.habit];

@@ -37,6 +37,8 @@ public:
     std::size_t told() const noexcept { return expected_.size(); }
     // How often calls of the assignment that was learned last named something for which there was no room.
     std::uint64_t not_remembered() const noexcept { return not_remembered_; }
+    // How many such pairs were forgotten when the rows were replaced, to have room.
+    std::uint64_t no_longer_remembered() const noexcept { return no_longer_remembered_; }
     // Log ratio of a token of a child that need not be a copy, if p made the child, against its background.
     // Of several habits the best one says it.
     double score(std::int32_t p, std::int64_t child_token, double background) const;
@@ -114,7 +116,7 @@ private:
     std::size_t words_ = 0;  // for each parent
     KeyMap habit_at_;        // by place and request slot
     std::vector<Habit> habits_;
-    std::uint64_t not_remembered_ = 0;
+    std::uint64_t not_remembered_ = 0, no_longer_remembered_ = 0;
     // How much one recalled value counts. The calls of one request name the same things again and again: what they
     // recall together counts as a few independent values, whatever their number.
     double temper_ = 0;

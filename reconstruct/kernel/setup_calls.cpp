@@ -214,6 +214,7 @@ Assignment SetupCalls::apart(Assignment joined) const {
     Assignment out;
     out.pairs_too_large = joined.pairs_too_large;
     out.not_remembered = joined.not_remembered;
+    out.no_longer_remembered = joined.no_longer_remembered;
     const auto spread = [&](const auto& from, auto& to) {
         for (const auto row : joined_) to.push_back(from[static_cast<std::size_t>(row)]);
     };

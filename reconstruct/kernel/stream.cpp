@@ -297,6 +297,7 @@ void NodeStream::match(const Border& border) {
     ++counters_.stretches;
     counters_.pairs_too_large += answer.pairs_too_large;
     counters_.not_remembered += answer.not_remembered;
+    counters_.no_longer_remembered += answer.no_longer_remembered;
     auto row = [&](std::int32_t p) { return p == kNone ? -1 : parent_row_[static_cast<std::size_t>(p)]; };
     for (std::size_t c = decided; c < border.settled; ++c) {
         decided_.parent.push_back(row(answer.parent[c]));

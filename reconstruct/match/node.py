@@ -17,7 +17,13 @@ _SAME_AS_TEXT = (TokenKind.NUMBER, TokenKind.TEXT)
 _MAX_TOKENS = 64
 KERNEL_COUNTERS = {
     name: "match." + name
-    for name in ("pairs_too_large", "parents_given_up", "classes_shared", "not_remembered")
+    for name in (
+        "pairs_too_large",
+        "parents_given_up",
+        "classes_shared",
+        "not_remembered",
+        "no_longer_remembered",
+    )
 }
 """Counters of the kernel that a run keeps, and their names there."""
 

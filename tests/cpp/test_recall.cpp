@@ -32,16 +32,16 @@ struct Board {
     std::vector<std::uint64_t> parent_hash, child_hash;
 
     // `slots`: of the names that requests have, one of so many says whose it is. With one there are users; else all are
-    // strangers, who never come again.
-    explicit Board(unsigned seed, std::uint32_t slots = 1) {
+    // strangers, who never come again. Each `town` has users of its own.
+    explicit Board(unsigned seed, std::uint32_t slots = 1, unsigned town = 0) {
         std::mt19937 random(seed);
         for (int i = 0; i < kRequests; ++i) {
-            const std::uint64_t user = random() % kUsers, other = random() % kUsers;
+            const auto user = town * kUsers + random() % kUsers, other = town * kUsers + random() % kUsers;
             const auto place = static_cast<std::int32_t>(random() % kPlaces);
             parent_cls.push_back(0);
             arrive.push_back(i * kMs);
             depart.push_back((i + 4) * kMs);
-            const auto number = 1'000'000 + static_cast<std::uint64_t>(i);
+            const auto number = 1'000'000 + town * kRequests + static_cast<std::uint64_t>(i);
             parent_slot.push_back(slots == 1 ? 1 : 10 + static_cast<std::uint32_t>(random() % slots));
             parent_slot.push_back(2);
             parent_hash.insert(parent_hash.end(), {slots == 1 ? user + 1 : 2 * number, number});
@@ -114,31 +114,63 @@ void what_is_asked_is_told_as_if_all_were() {
     expect(whole.told() > 50 * some.told(), "and not all that is known of its user");
 }
 
-// What told nothing makes room for what comes later, and what found none is counted.
-void what_comes_later_finds_room() {
-    const Board strangers(2, 100'000), board(3);
-    auto problem = strangers.problem();
+// One stretch after the other.
+struct Stretches {
+    Problem problem;
     Candidates near;
-    find_candidates(problem, near);
-    Recall recall(problem, near);
-    const auto take = [&](const Board& rows) {
+    Recall recall{problem, near};
+
+    void look(const Board& rows) {
         problem = rows.problem();
         near = {};
         find_candidates(problem, near);
         recall.bind();
-        recall.learn(rows.parent_of, 0.9);
-    };
-    take(strangers);
-    expect(recall.not_remembered() == 0, "3,000 habits and 300 have room");
-    take(Board(4, 100'000));
-    expect(recall.not_remembered() > 1500, "what found no room is counted");
-    take(board);
-    expect(recall.not_remembered() == 0, "there is room in the next stretch");
-    double own = 0;
-    for (std::size_t c = 0; c < problem.children.size(); ++c) {
-        own += score(recall, static_cast<std::int32_t>(c), c);
     }
-    expect(own > 5000, "and users are known");
+    void take(const Board& rows) {
+        look(rows);
+        recall.learn(rows.parent_of, 0.9);
+    }
+    // What is known of whose the calls at hand are.
+    double told() const {
+        double out = 0;
+        for (std::size_t c = 0; c < problem.children.size(); ++c) {
+            out += score(recall, static_cast<std::int32_t>(c), c);
+        }
+        return out;
+    }
+};
+
+// What told nothing makes room for what comes later, and what found none is counted.
+void what_comes_later_finds_room() {
+    const Board strangers(2, 100'000), others(4, 100'000), board(3);
+    Stretches all;
+    all.take(strangers);
+    expect(all.recall.not_remembered() == 0, "3,000 habits and 300 have room");
+    all.take(others);
+    expect(all.recall.not_remembered() > 1500, "what found no room is counted");
+    all.take(board);
+    expect(all.recall.not_remembered() == 0, "there is room in the next stretch");
+    expect(all.recall.no_longer_remembered() > 1000, "what was given up for it is counted");
+    expect(all.told() > 5000, "and users are known");
+}
+
+// Where there is no more room for users, those who have not come for long are forgotten, and counted.
+void who_came_lately_stays_known() {
+    const Board once(5, 1, 1), regulars(6, 1, 2);
+    Stretches all;
+    all.take(once);
+    std::uint64_t forgotten = 0;
+    for (unsigned town = 3; town < 500 && forgotten == 0; ++town) {
+        if (town % 20 == 0) all.take(regulars);
+        const Board passing(town, 1, town);
+        all.take(passing);
+        forgotten = all.recall.no_longer_remembered();
+    }
+    expect(forgotten > 200'000, "it is counted");
+    all.look(regulars);
+    expect(all.told() > 5000, "who has come within twenty stretches is known");
+    all.look(once);
+    expect(all.told() == 0, "who has come once is not");
 }
 
 }  // namespace
@@ -146,5 +178,6 @@ void what_comes_later_finds_room() {
 int main() {
     what_is_asked_is_told_as_if_all_were();
     what_comes_later_finds_room();
+    who_came_lately_stays_known();
     return tapscope::test::failures > 0;
 }
