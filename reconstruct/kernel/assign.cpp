@@ -11,7 +11,6 @@ namespace {
 constexpr float kFirstReach[] = {3.0f, 6.0f};
 constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
 constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
-constexpr int kAttempts = 2;         // of each kind, at the best assignment
 // Attempts to queue requests up, and by rings of exchanges, at most; and nats for each call that one gained, from which
 // on another is worth it.
 constexpr int kQueues = 6, kRings = 6;
@@ -143,16 +142,13 @@ void Matcher::Search::move_on() {
     };
     const auto repeat = [&](Way leave, int most) {
         for (int round = 0; round < most; ++round) {
-            attempt(leave);
-            const bool worth_another =
-                pieces_.gain() > kWorthAnother * static_cast<double>(problem_.children.size());
+            const double gain = attempt(leave);
             follow();
-            if (!worth_another) break;
+            if (gain <= kWorthAnother * static_cast<double>(problem_.children.size())) break;
         }
     };
     repeat(&Search::queue_up, kQueues);
-    attempt(&Search::scatter);
-    follow();
+    repeat(&Search::scatter, 1);
     repeat(&Search::eject, kRings);
 }
 
@@ -223,9 +219,11 @@ Draws Matcher::Search::decide() {
     rank();
     climb(options_.max_sweeps);
     const auto certain = settle_quiet();
-    for (int round = 0; round < kAttempts; ++round) attempt(&Search::scatter);
-    attempt(&Search::set_out);
-    for (int round = 0; round < kAttempts; ++round) attempt(&Search::anneal);
+    // Where chains climb to nothing better from two other places, they do so from any.
+    double gain = attempt(&Search::scatter);
+    if (gain > 0) gain += attempt(&Search::scatter);
+    gain += attempt(&Search::set_out);
+    if (gain > 0 && attempt(&Search::anneal) > 0) attempt(&Search::anneal);
     attempt(&Search::eject);
     unsettle(certain);
     const auto best = chains_.parent_of();

@@ -16,13 +16,15 @@ constexpr float kInOrder = 2.0f;  // nats for each octave of places that a reque
 
 }  // namespace
 
-// Another attempt, from where `leave` leaves the chains. Its better pieces are taken.
-void Matcher::Search::attempt(Way leave) {
+// Another attempt, from where `leave` leaves the chains. Its better pieces are taken. Returns the nats that they gain.
+double Matcher::Search::attempt(Way leave) {
     const auto known = chains_.parent_of();
     (this->*leave)();
     climb(options_.max_sweeps);
     chains_.restore(pieces_.best(known, chains_.parent_of()));
-    if (pieces_.gain() > 0) climb(options_.max_sweeps);
+    const double gain = pieces_.gain();
+    if (gain > 0) climb(options_.max_sweeps);
+    return gain;
 }
 
 // From here on, so many nats are against something, by class.

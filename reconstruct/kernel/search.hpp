@@ -86,7 +86,7 @@ private:
     void draw();
 
     // Other places to climb from.
-    void attempt(Way leave);
+    double attempt(Way leave);
     void suppose(Supposition against, const std::vector<float>& nats);
     void try_supposing(Supposition against, const std::vector<float>& nats,
                        const std::vector<float>& otherwise);
