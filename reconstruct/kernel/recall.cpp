@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 namespace tapscope::match {
@@ -94,24 +95,30 @@ void Recall::find_asked() {
 
 // What was named lately stays: in the latest stretch, and before it as long as there is room for all of a stretch.
 void Recall::drop_past() {
-    std::vector<std::size_t> named(round_ + 1, 0);  // memories, by rounds since
+    std::vector<std::uint32_t> rounds;  // of all memories
+    rounds.reserve(kept_);
     for (const auto& memories : memories_) {
-        for (const auto& memory : memories) ++named[round_ - memory.round];
+        for (const auto& memory : memories) rounds.push_back(memory.round);
     }
-    std::size_t staying = named[0], rounds = 1;
-    while (rounds < named.size() && staying + named[rounds] <= kLatelyNamed) staying += named[rounds++];
-    no_longer_remembered_ += kept_ - staying;
+    std::uint32_t gone = 0;  // up to here; there is no room for all of that round
+    if (rounds.size() > kLatelyNamed) {
+        std::nth_element(rounds.begin(), rounds.begin() + kLatelyNamed, rounds.end(), std::greater<>());
+        gone = std::min(rounds[kLatelyNamed], round_ - 1);
+    }
     const auto memories = std::move(memories_);
     const auto keys = std::move(value_);
     values_.clear(1024);
     value_.clear();
     memories_.clear();
-    kept_ = staying;
+    kept_ = 0;
     for (std::size_t v = 0; v < keys.size(); ++v) {
         for (const auto& memory : memories[v]) {
-            if (round_ - memory.round < rounds) memories_[value_of(keys[v])].push_back(memory);
+            if (memory.round <= gone) continue;
+            memories_[value_of(keys[v])].push_back(memory);
+            ++kept_;
         }
     }
+    no_longer_remembered_ += rounds.size() - kept_;
 }
 
 // Habits in order, without those that are none.
