@@ -12,7 +12,6 @@ from statements_any_order import any_of_many_statements
 
 from tapscope.capture import _native
 from tapscope.reconstruct.match.lent import CONNECTION_NAME, lent_connections
-from tapscope.reconstruct.match.links import links
 from tapscope.store.codes import ID_LIKE, EvidenceMode, Protocol, TokenKind
 
 
@@ -236,110 +235,6 @@ def test_the_length_of_a_compressed_page_says_nothing():
     by_time, told = score(world, EvidenceMode.TIMING), score(world)
     assert abs(told.edges - by_time.edges) < 0.01
     assert abs(told.probability.mean() - told.right.mean()) < 0.03
-
-
-def _prepared_now_and_then(seed: int, *, known: bool) -> World:
-    """Requests that look alike, two statements each, each on any of 24 connections, and one in ten prepared
-    there before. `known`: the protocol says which calls prepare."""
-    draw = random.Random(seed)
-    world = World()
-    statements: list[tuple[int, int | None, int, int, int, int]] = []
-    now = 0.0
-
-    def lasts(log_ms: float, spread: float) -> int:
-        return int(draw.lognormvariate(log_ms, spread) * MS)
-
-    for _ in range(500):
-        now += draw.expovariate(150) * SECOND
-        at = int(now)
-        parent = world.serve(0, at, 0)
-        for statement in draw.sample(range(40), 2):
-            first = begin = at + lasts(0.6, 1.0)
-            prepared = None
-            if draw.random() < 0.1:
-                prepared = first + lasts(-1.0, 0.5)
-                begin = prepared + lasts(0.5, 1.0)
-            at = begin + lasts(0.5, 0.6)
-            statements.append((first, prepared, begin, at, statement, parent))
-        world.answer(parent, at + lasts(0.6, 1.0))
-    free_at = [0] * 24
-    for first, prepared, begin, end, statement, parent in sorted(statements, key=lambda each: each[0]):
-        conn = draw.choice([each for each in range(24) if free_at[each] < first])
-        free_at[conn] = end
-        if prepared is not None:
-            world.call(parent, 500 + statement, first, prepared, conn, setup=known)
-        world.call(parent, statement, begin, end, conn)
-    return world
-
-
-def _prepared_by_another_request(seed: int, *, known: bool) -> World:
-    """Requests that look alike on 24 pooled connections; each of 40 statements is prepared once on each, by a
-    request of its own. `known`: the protocol says which calls prepare."""
-    draw = random.Random(seed)
-    world = World()
-    free_at = [0] * 24
-    prepared: set[tuple[int, int]] = set()
-    now = 0.0
-
-    def work() -> int:
-        return int(draw.lognormvariate(0.6, 1.0) * MS)
-
-    for _ in range(1000):
-        now += draw.expovariate(250) * SECOND
-        free = [each for each in range(24) if free_at[each] < now]
-        if not free:
-            continue
-        conn = draw.choice(free)
-        arrive = at = int(now)
-        calls = []
-        for statement in draw.sample(range(40), 2):
-            begin = at + work()
-            if (conn, statement) not in prepared and not calls:
-                prepared.add((conn, statement))
-                done = begin + int(draw.lognormvariate(-1.0, 0.5) * MS)
-                first = world.serve(1, arrive, done + 50 * US)
-                world.call(first, 500 + statement, begin, done, conn, setup=known)
-                arrive = done + 100 * US
-                begin = done + 200 * US
-            at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
-            calls.append((statement, begin, at))
-        end = at + work()
-        free_at[conn] = end
-        parent = world.serve(0, arrive, end)
-        for kind, begin, done in calls:
-            world.call(parent, kind, begin, done, conn)
-    return world
-
-
-def _edges_and_share_with_the_next(world: World) -> tuple[float, float]:
-    """Share of the edges that are right, and of the calls of class 500 and more that the matcher gives to the
-    parent of the next one there."""
-    calls, evidence, truth = world.tables()
-    parent = links(calls, evidence, EvidenceMode.TIMING)[0]["parent"]
-    own = np.flatnonzero(calls["class_id"] >= 1000)
-    by_conn = own[np.lexsort((own, calls["conn"][own]))]
-    setup = np.flatnonzero(calls["class_id"][by_conn[:-1]] >= 1500)
-    edges = (parent == truth)[truth >= 0].mean()
-    return float(edges), float((parent[by_conn[setup]] == parent[by_conn[setup + 1]]).mean())
-
-
-def test_what_is_prepared_goes_with_the_call_that_it_was_prepared_for():
-    told, blind = (
-        [_edges_and_share_with_the_next(_prepared_now_and_then(seed, known=known)) for seed in (1, 2, 3)]
-        for known in (True, False)
-    )
-    assert all(share == 1.0 for _, share in told)
-    assert mean(share for _, share in blind) < 0.99, "the world is too easy"
-    assert mean(edges for edges, _ in told) > mean(edges for edges, _ in blind)
-
-
-def test_what_is_prepared_by_a_request_of_its_own_is_not_joined():
-    (told, share), (blind, _) = (
-        _edges_and_share_with_the_next(_prepared_by_another_request(seed=71, known=known))
-        for known in (True, False)
-    )
-    assert share < 0.95
-    assert abs(told - blind) < 0.03
 
 
 def test_steps_that_hardly_come_twice_do_not_vouch_for_themselves():
