@@ -93,6 +93,9 @@ def test_compression_changes_neither_classes_nor_evidence() -> None:
     assert len(tokens(compressed, 1)) == len(tokens(plain, 1))
 
 
+SETS_UP = ("LOGIN", "SSL_REQUEST", "GSSENC_REQUEST", "PING", "SELECT ?", "EXECUTE SELECT ?")
+
+
 @pytest.mark.parametrize("name", [*COUNTS, "postgres"])
 def test_commands_that_set_up_the_next_one_have_a_flag(name: str) -> None:
     paths = [PCAPS / name] if name in COUNTS else sorted((PCAPS / name).glob("*.pcap*"))
@@ -102,7 +105,7 @@ def test_commands_that_set_up_the_next_one_have_a_flag(name: str) -> None:
         m = tables.messages
         for row in np.flatnonzero(m["kind"] == REQUEST).tolist():
             text = tables.classes[m["class_id"][row]][1] if m["class_id"][row] >= 0 else ""
-            sets_up = text.startswith("PREPARE ") or text in ("LOGIN", "PING", "SELECT ?", "EXECUTE SELECT ?")
+            sets_up = text.startswith("PREPARE ") or text in SETS_UP
             assert bool(m["flags"][row] & MessageFlag.SETUP) == sets_up or text == "EXECUTE SELECT ?", text
             found += sets_up
     assert found > 0

@@ -23,7 +23,7 @@ from dissect_checks import (
     talk_without,
 )
 
-from tapscope.store.codes import Protocol
+from tapscope.store.codes import MessageFlag, Protocol
 
 PCAPS = Path(__file__).resolve().parent.parent / "pcaps/redis"
 NAMES = sorted(path.name for path in PCAPS.glob("*.pcap*"))
@@ -193,6 +193,22 @@ def test_classes_hold_the_name_space_of_a_key_and_no_value() -> None:
     assert "CONFIG GET" in found
     assert "CLIENT SETNAME" in found
     assert "ZREVRANGEBYSCORE" in found
+
+
+def test_commands_that_set_up_the_next_one_have_a_flag(tmp_path: Path) -> None:
+    sets_up = [
+        command("HELLO", "3"),
+        command("AUTH", "somebody"),
+        command("CLIENT", "SETNAME", "shop"),
+        command("SELECT", "1"),
+        b"PING\r\n",
+    ]
+    others = [command("GET", "product:7"), command("MULTI"), command("INFO")]
+    turns = [turn for asked in (*sets_up, *others) for turn in ((CLIENT, asked), (SERVER, b"+OK\r\n"))]
+    tables = talk(tmp_path, *turns)
+    m = tables.messages
+    flags = m["flags"][m["kind"] == REQUEST] & MessageFlag.SETUP > 0
+    assert flags.tolist() == [True] * len(sets_up) + [False] * len(others)
 
 
 def test_keys_and_the_numbers_in_them_are_evidence(tmp_path: Path) -> None:

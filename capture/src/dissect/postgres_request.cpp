@@ -48,6 +48,7 @@ Parsed PostgresDissector::startup_message(Bytes bytes, Recorder& recorder) {
     if (code == kSslRequest || code == kGssRequest) {
         begin_unit(UnitKind::encrypt, 0, recorder);
         recorder.set_class(request_, protocol, code == kSslRequest ? "SSL_REQUEST" : "GSSENC_REQUEST");
+        recorder.add_flags(request_, message_flag::setup);
         phase_ = Phase::encrypt;
         end_unit(UnitKind::encrypt, length, recorder);
         return {Step::ok, length};

@@ -15,6 +15,8 @@ enum Trait : std::uint8_t {
     script = 8,     // first a script or its hash, then the number of keys, then keys
     subscribes = 16,
     streams = 32,
+    sets_up =
+        64,  // only for what comes next on the connection: who asks, in which database, whether it is alive
 };
 
 struct Command {
@@ -26,11 +28,11 @@ struct Command {
 inline constexpr std::array kCommands = std::to_array<Command>({
     {"", keyed},
     {"ACL", container | secret},
-    {"ASKING", 0},
-    {"AUTH", secret},
+    {"ASKING", sets_up},
+    {"AUTH", secret | sets_up},
     {"BGREWRITEAOF", 0},
     {"BGSAVE", 0},
-    {"CLIENT", container},
+    {"CLIENT", container | sets_up},
     {"CLUSTER", container},
     {"COMMAND", container},
     {"CONFIG", container | secret},
@@ -49,7 +51,7 @@ inline constexpr std::array kCommands = std::to_array<Command>({
     {"FLUSHALL", 0},
     {"FLUSHDB", 0},
     {"FUNCTION", container},
-    {"HELLO", secret},
+    {"HELLO", secret | sets_up},
     {"INFO", 0},
     {"KEYS", 0},
     {"LASTSAVE", 0},
@@ -60,14 +62,14 @@ inline constexpr std::array kCommands = std::to_array<Command>({
     {"MONITOR", streams},
     {"MULTI", 0},
     {"OBJECT", container},
-    {"PING", 0},
+    {"PING", sets_up},
     {"PSUBSCRIBE", subscribes},
     {"PSYNC", streams},
     {"PUBSUB", container},
     {"PUNSUBSCRIBE", subscribes},
     {"QUIT", 0},
     {"RANDOMKEY", 0},
-    {"READONLY", 0},
+    {"READONLY", sets_up},
     {"READWRITE", 0},
     {"REPLCONF", container},
     {"REPLICAOF", 0},
@@ -76,7 +78,7 @@ inline constexpr std::array kCommands = std::to_array<Command>({
     {"SAVE", 0},
     {"SCAN", 0},
     {"SCRIPT", container},
-    {"SELECT", 0},
+    {"SELECT", sets_up},
     {"SHUTDOWN", 0},
     {"SLAVEOF", 0},
     {"SLOWLOG", container},

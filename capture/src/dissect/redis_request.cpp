@@ -108,6 +108,7 @@ void RedisDissector::begin_command(std::string_view name, std::uint64_t at, Reco
     if (ask_stream_) recorder.add_flags(request_, message_flag::inferred);
     if ((traits & streams) != 0) ask_stream_ = true;
     if ((traits & subscribes) != 0) subscribed_ = true;
+    if ((traits & sets_up) != 0) recorder.add_flags(request_, message_flag::setup);
     index_ = 1;
     asked_ = true;
     if (!silent && step_.asked(reply_, recorder)) lost_server_ = false;
