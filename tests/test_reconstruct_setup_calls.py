@@ -158,6 +158,52 @@ def _sessions_opened_on_demand(seed: int, *, pipelined: bool) -> World:
     return world
 
 
+def _sessions_opened_by_a_pool(seed: int) -> World:
+    """Requests that look alike and wait for a connection now and then, which the pool opens meanwhile:
+    whoever is first in its queue by then gets it, and may have come behind the log-in."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    idle: list[tuple[int, int]] = []  # since when, and which
+    opened = 0
+    for _ in range(700):
+        now += draw.expovariate(300) * SECOND
+        arrive = int(now)
+        begin = arrive + int(draw.lognormvariate(0.6, 0.6) * MS)
+        free = [each for each in idle if each[0] < begin]
+        if free and draw.random() < 0.85:
+            conn = draw.choice(free)[1]
+        else:
+            conn = opened
+            opened += 1
+            log_in = begin - int(draw.uniform(2, 15) * MS)
+            world.call(-1, LOG_IN, log_in, begin - 300 * US, conn, setup=True)
+        idle = [each for each in idle if each[1] != conn]
+        parent = world.serve(0, arrive, 0)
+        for _ in range(2):
+            end = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
+            world.call(parent, draw.randrange(4), begin, end, conn)
+            begin = end + int(draw.lognormvariate(0.0, 0.6) * MS)
+        world.answer(parent, begin)
+        if draw.random() < 0.85:  # the pool closes the others
+            idle.append((begin, conn))
+    return world
+
+
+def test_what_a_pool_opened_is_not_of_who_gets_it():
+    world = _sessions_opened_by_a_pool(seed=91)
+    calls, evidence, truth = world.tables()
+    parent = links(calls, evidence, EvidenceMode.TIMING)[0]["parent"]
+    log_ins = np.flatnonzero(calls["class_id"] == 1000 + LOG_IN)
+    behind = np.array(
+        [row + 1 + np.argmax(calls["conn"][row + 1 :] == calls["conn"][row]) for row in log_ins]
+    )
+    assert 50 < len(log_ins) < 300, "a session is opened now and then"
+    assert (calls["arrive_ns"][truth[behind]] > calls["arrive_ns"][log_ins]).mean() > 0.5
+    assert (parent[behind] >= 0).all()
+    assert (parent[behind] == truth[behind]).mean() > 0.8
+
+
 @pytest.mark.parametrize("pipelined", [False, True])
 def test_what_opens_a_session_goes_with_the_call_that_it_was_opened_for(pipelined):
     world = _sessions_opened_on_demand(seed=81, pipelined=pipelined)

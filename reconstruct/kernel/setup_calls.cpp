@@ -7,7 +7,7 @@
 namespace tapscope::match {
 namespace {
 
-constexpr Time kSoonAfterOpening = 50'000'000;  // ns; sessions that are opened in advance belong to nobody
+constexpr Time kSoonAfterOpening = 200'000'000;  // ns; sessions that are opened in advance belong to nobody
 constexpr Time kSoonAfterPreparing = 1'000'000'000;  // ns
 constexpr int kSteps = 4;                            // of a beginning that are learned, one behind the other
 constexpr std::size_t kLeast = 3;                    // calls of a class that tell where it comes
@@ -15,6 +15,7 @@ constexpr double kNowhereElse = 0.95;                // share of them
 constexpr double kMostSessions = 0.5;  // for each request; where each opens its own, they tell themselves
 constexpr std::size_t kMany = 20;      // steps of a class that tell more than those of all
 constexpr double kUndisturbed = 0.7;   // steps in which nobody is answered, of those by chance, at least
+constexpr double kFromLogIn = 0.9;     // beginnings for which somebody was there all along, at least
 
 void copy_tokens(const Tokens& from, std::int32_t row, std::vector<std::int64_t>& offset,
                  std::vector<std::uint32_t>& slot, std::vector<std::uint64_t>& hash) {
@@ -85,23 +86,41 @@ void SetupCalls::find_next(const Problem& problem, std::span<const std::uint8_t>
 
 bool SetupCalls::Steps::go_on() const noexcept { return undisturbed >= kUndisturbed * by_chance; }
 
+bool SetupCalls::Sessions::opened_by_requests() const noexcept {
+    return from_log_in >= kFromLogIn * attended;
+}
+
+std::size_t SetupCalls::log_in(const Children& children, std::size_t c) noexcept {
+    while (children.before_on_conn[c] != kNone) c = static_cast<std::size_t>(children.before_on_conn[c]);
+    return c;
+}
+
 void SetupCalls::keep_likely(const Problem& problem) {
     const auto& parents = problem.parents;
     const auto& children = problem.children;
     std::vector<Time> answers, latest;  // latest: of all departures of those who came so far
-    std::size_t sessions = 0;
+    std::size_t opened = 0;
     steps_of_class_.resize(opening_class_.size());
+    sessions_.resize(opening_class_.size());
     for (std::size_t p = 0; p < parents.size(); ++p) {
         if (parents.answered[p]) answers.push_back(parents.response_begin[p]);
         latest.push_back(p == 0 ? parents.depart[p] : std::max(latest.back(), parents.depart[p]));
     }
     std::sort(answers.begin(), answers.end());
+    // Whether somebody was there from the begin of one row to the answer of another.
+    const auto attended = [&](std::size_t from, std::size_t to) {
+        const auto came =
+            std::upper_bound(parents.arrive.begin(), parents.arrive.end(), children.begin[from] + kSlack);
+        const auto count = came - parents.arrive.begin();
+        return count > 0 &&
+               latest[static_cast<std::size_t>(count - 1)] + kSlack >= children.response_begin[to];
+    };
     const double rate =  // answers for each ns
         answers.empty() ? 0.0
                         : static_cast<double>(answers.size()) /
                               static_cast<double>(std::max<Time>(answers.back() - answers.front(), 1));
     for (std::size_t c = 0; c < children.size(); ++c) {
-        sessions += opening_[c] && children.before_on_conn[c] == kNone;
+        opened += opening_[c] && children.before_on_conn[c] == kNone;
         if (next_[c] == kNone) continue;
         const auto next = static_cast<std::size_t>(next_[c]);
         const auto first = std::lower_bound(answers.begin(), answers.end(), children.end[c]);
@@ -113,15 +132,25 @@ void SetupCalls::keep_likely(const Problem& problem) {
             steps.by_chance += std::exp(-rate * gap);
         };
         count(steps_[kind_of(c)]);
+        if (kind_of(c) == kFromOpening && attended(next, next)) {
+            const auto first_row = log_in(children, c);
+            auto& sessions = sessions_[static_cast<std::size_t>(children.cls[first_row])];
+            sessions.attended += 1;
+            sessions.from_log_in += attended(first_row, next);
+        }
         if (kind_of(c) == kFromPrepared) count(steps_of_class_[static_cast<std::size_t>(children.cls[c])]);
     }
-    const bool own = static_cast<double>(sessions) > kMostSessions * static_cast<double>(parents.size());
+    const bool own = static_cast<double>(opened) > kMostSessions * static_cast<double>(parents.size());
     for (std::size_t c = 0; c < children.size(); ++c) {
         if (next_[c] == kNone) continue;
         const auto kind = kind_of(c);
         const auto& of_class = steps_of_class_[static_cast<std::size_t>(children.cls[c])];
         const bool many = kind == kFromPrepared && of_class.all >= kMany;
-        const bool goes_on = (many ? of_class : steps_[kind]).go_on() && (kind == kFromPrepared || !own);
+        bool goes_on = (many ? of_class : steps_[kind]).go_on() && (kind == kFromPrepared || !own);
+        if (kind == kFromOpening) {
+            const auto cls = static_cast<std::size_t>(children.cls[log_in(children, c)]);
+            goes_on = goes_on && sessions_[cls].opened_by_requests();
+        }
         if (!goes_on) next_[c] = kNone;
     }
     // From the last row of each: somebody must have been there from the first to the last.
@@ -129,11 +158,7 @@ void SetupCalls::keep_likely(const Problem& problem) {
     for (std::size_t c = children.size(); c-- > 0;) {
         last[c] = next_[c] == kNone ? static_cast<std::int32_t>(c) : last[static_cast<std::size_t>(next_[c])];
         if (next_[c] == kNone) continue;
-        const auto came =
-            std::upper_bound(parents.arrive.begin(), parents.arrive.end(), children.begin[c] + kSlack);
-        const auto count = came - parents.arrive.begin();
-        const auto answer = children.response_begin[static_cast<std::size_t>(last[c])];
-        if (count > 0 && latest[static_cast<std::size_t>(count - 1)] + kSlack >= answer) continue;
+        if (attended(c, static_cast<std::size_t>(last[c]))) continue;
         next_[c] = kNone;
         last[c] = static_cast<std::int32_t>(c);
     }

@@ -10,6 +10,8 @@
 // (MessageFlag.SETUP). What else comes at the beginning of sessions (settings) is learned: classes of calls that come
 // nowhere else. So is whether the node goes on by itself: a middleware that prepares a statement for one request, and
 // executes it for another, has answered somebody in between every time.
+// So is who opens sessions: where a pool does, whoever waits for a connection gets it, and may have come when it was being
+// opened already. Then nobody need have been there from the log-in to the answer; who opens his own session always was.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +51,8 @@ private:
     void copy(const Children& from);
     // Kinds of steps: within the beginning of a session, from there on, and from what is prepared.
     enum Kind : std::uint8_t { kWithin, kFromOpening, kFromPrepared, kKinds };
+    // The first row of the session that c is of the beginning of.
+    static std::size_t log_in(const Children& children, std::size_t c) noexcept;
     Kind kind_of(std::size_t c) const noexcept {
         if (!opening_[c]) return kFromPrepared;
         return opening_[static_cast<std::size_t>(next_[c])] ? kWithin : kFromOpening;
@@ -60,8 +64,14 @@ private:
         double all = 0, undisturbed = 0, by_chance = 0;
         bool go_on() const noexcept;
     };
+    // Sessions so far: those in which somebody was there for the first call, and from the log-in on.
+    struct Sessions {
+        double attended = 0, from_log_in = 0;
+        bool opened_by_requests() const noexcept;
+    };
     Steps steps_[kKinds];
     std::vector<Steps> steps_of_class_;       // from what is prepared, by class
+    std::vector<Sessions> sessions_;          // by class of their first row
     std::vector<std::uint8_t> opening_;       // by row
     std::vector<std::int32_t> next_;          // by row: with which it goes
     std::vector<std::int32_t> first_, last_;  // by joined row
