@@ -51,6 +51,7 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
       guess_(problem_, candidates_),
       pieces_(problem_, candidates_, model_, length_),
       ejection_(problem_, candidates_, model_, length_, nearness_, split_, stop_),
+      cut_off_(problem_, candidates_, model_, length_, split_, stop_),
       chains_(candidates_),
       probabilities_(problem_, candidates_, chains_, nearness_, split_, move_, exchange_, options_.draws,
                      stop_) {}
@@ -226,6 +227,7 @@ Draws Matcher::Search::decide() {
     if (gain > 0 && attempt(&Search::anneal) > 0) attempt(&Search::anneal);
     attempt(&Search::eject);
     unsettle(certain);
+    if (cut_off_.run(chains_)) climb(options_.max_sweeps);
     const auto best = chains_.parent_of();
     model_.temper(kToDoubt);
     model_.doubt(true);

@@ -51,7 +51,7 @@ bool Ejection::ring(Chains& chains, std::int32_t start, std::int32_t second) {
         chains.restore(before_);
         return false;
     }
-    for (const auto& [owner, chain] : before_) score(chains, owner, &usual_);
+    for (const auto& [owner, chain] : before_) score_(owner, chains.held(owner), &usual_);
     return true;
 }
 
@@ -85,13 +85,13 @@ bool Ejection::exchange(Chains& chains, std::int32_t p, std::int32_t q, bool fav
     if (!gains) return false;
     for (const auto owner : {p, q}) {
         weigh(chains, owner);
-        gain_ -= score(chains, owner);
+        gain_ -= score_(owner, chains.held(owner));
         const bool known = std::any_of(before_.begin(), before_.end(),
                                        [&](const auto& other) { return other.first == owner; });
         if (!known) before_.emplace_back(owner, chains.held(owner));
     }
     chains.take(p, q, split_);
-    for (const auto owner : {p, q}) gain_ += score(chains, owner);
+    for (const auto owner : {p, q}) gain_ += score_(owner, chains.held(owner));
     return true;
 }
 
@@ -161,24 +161,8 @@ void Ejection::find_asked(const Chains& chains, std::int32_t p) {
 
 // Whoever takes part in a ring is weighed before his chain changes: that of who was not is still the one of before.
 void Ejection::weigh(const Chains& chains, std::int32_t p) {
-    if (!std::exchange(weighed_[static_cast<std::size_t>(p)], std::uint8_t{1})) score(chains, p, &usual_);
-}
-
-double Ejection::score(const Chains& chains, std::int32_t p, std::vector<float>* usual) const {
-    Tip tip;
-    double total = 0;
-    float answer = 0;
-    const bool judged = length_.judges(p);
-    for (const auto c : chains.held(p)) {
-        const auto where = candidates_.find(static_cast<std::size_t>(c), p);
-        const float step = model_.step(p, tip, c) + candidates_.content[static_cast<std::size_t>(where)];
-        if (usual != nullptr) (*usual)[static_cast<std::size_t>(c)] = step;
-        total += step;
-        model_.advance(p, tip, c);
-        if (judged) answer += length_.part(p, c);
-    }
-    total += model_.step(p, tip, kEnd);
-    return judged ? total + length_.score(p, answer) : total;
+    if (!std::exchange(weighed_[static_cast<std::size_t>(p)], std::uint8_t{1}))
+        score_(p, chains.held(p), &usual_);
 }
 
 }  // namespace tapscope::match

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "answer_length.hpp"
+#include "chain_score.hpp"
 #include "chains.hpp"
 #include "model.hpp"
 #include "nearness.hpp"
@@ -31,7 +31,7 @@ public:
         : problem_(problem),
           candidates_(candidates),
           model_(model),
-          length_(length),
+          score_(problem, candidates, model, length),
           nearness_(nearness),
           split_(split),
           stop_(stop) {}
@@ -57,13 +57,11 @@ private:
     void find_asked(const Chains& chains, std::int32_t p);
     // What the steps of p are worth before the ring, into usual_, where that is not known yet.
     void weigh(const Chains& chains, std::int32_t p);
-    // Score of the chain of p. What its steps are worth goes into usual_ if asked.
-    double score(const Chains& chains, std::int32_t p, std::vector<float>* usual = nullptr) const;
 
     const Problem& problem_;
     const Candidates& candidates_;
     const Model& model_;
-    const AnswerLength& length_;
+    ChainScore score_;
     Nearness& nearness_;
     PairSplit& split_;
     const Stop& stop_;

@@ -11,6 +11,7 @@
 #include "bound.hpp"
 #include "chains.hpp"
 #include "content.hpp"
+#include "cut_off.hpp"
 #include "ejection.hpp"
 #include "exchange.hpp"
 #include "forgotten.hpp"
@@ -150,6 +151,7 @@ private:
     Affinity expected_;  // of a first stretch
     Pieces pieces_;
     Ejection ejection_;
+    CutOff cut_off_;
     Chains chains_;
     Probabilities probabilities_;
     std::vector<std::int32_t>

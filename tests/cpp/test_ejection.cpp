@@ -9,71 +9,19 @@
 
 #include "content.hpp"
 #include "expect.hpp"
+#include "held_connections.hpp"
 #include "model.hpp"
-#include "request_rows.hpp"
 
 using namespace tapscope::match;
 using tapscope::test::expect;
 using tapscope::test::failures;
-using tapscope::test::RequestRows;
+using tapscope::test::held_connections;
+using tapscope::test::kClasses;
+using tapscope::test::score_of;
 
 namespace {
 
-constexpr std::int32_t kClasses = 12;
 constexpr unsigned kWorlds = 20;
-
-// Requests that each hold one of ten connections and ask one to six statements, in any order.
-RequestRows rows(unsigned seed, int requests) {
-    struct Call {
-        Time begin, end;
-        std::int32_t parent, cls, conn;
-    };
-    std::mt19937 random(seed);
-    std::exponential_distribution<double> apart(1.0 / 2.5e6);
-    std::lognormal_distribution<double> own(0.0, 0.8), answered(0.5, 0.6);
-    RequestRows out;
-    std::vector<Call> calls;
-    std::vector<Time> free_at(10, 0);
-    double now = 0;
-    for (int k = 0; k < requests; ++k) {
-        now += apart(random);
-        const auto arrive = static_cast<Time>(now);
-        std::vector<std::int32_t> idle;
-        for (std::int32_t conn = 0; conn < 10; ++conn) {
-            if (free_at[static_cast<std::size_t>(conn)] < arrive) idle.push_back(conn);
-        }
-        if (idle.empty()) continue;
-        const auto conn = idle[random() % idle.size()];
-        const auto parent = static_cast<std::int32_t>(out.parent_cls.size());
-        Time at = arrive;
-        for (unsigned left = 1 + random() % 6; left > 0; --left) {
-            const Time begin = at + static_cast<Time>(own(random) * 1e6);
-            at = begin + static_cast<Time>(answered(random) * 1e6);
-            calls.push_back({begin, at, parent, static_cast<std::int32_t>(random() % kClasses), conn});
-        }
-        at += static_cast<Time>(own(random) * 1e6);
-        free_at[static_cast<std::size_t>(conn)] = at;
-        out.request(arrive, at);
-    }
-    std::sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.begin < b.begin; });
-    for (const auto& call : calls) out.call(call.parent, call.cls, call.begin, call.end, call.conn);
-    return out;
-}
-
-double score_of(const Problem& problem, const Model& model, const std::vector<std::int32_t>& parent_of) {
-    std::vector<Tip> tip(problem.parents.size());
-    double score = 0;
-    for (std::size_t c = 0; c < parent_of.size(); ++c) {
-        const auto p = parent_of[c];
-        const auto child = static_cast<std::int32_t>(c);
-        score += model.step(p, tip[static_cast<std::size_t>(p)], child);
-        model.advance(p, tip[static_cast<std::size_t>(p)], child);
-    }
-    for (std::size_t p = 0; p < tip.size(); ++p) {
-        score += model.step(static_cast<std::int32_t>(p), tip[p], kEnd);
-    }
-    return score;
-}
 
 // Shares children out between all pairs until none gains.
 void climb_by_pairs(Chains& chains, PairSplit& split) {
@@ -102,7 +50,7 @@ int main() {
     unsigned gained = 0;
     int wrong_before = 0, wrong_behind = 0;
     for (unsigned seed = 1; seed <= kWorlds; ++seed) {
-        const auto world = rows(seed, 150);
+        const auto world = held_connections(seed, 150);
         const auto problem = world.problem(kClasses);
         Candidates candidates;
         find_candidates(problem, candidates);
