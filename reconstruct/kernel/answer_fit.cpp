@@ -12,10 +12,11 @@ constexpr std::size_t kLeast = 40;      // examples to learn from
 constexpr std::size_t kPerFeature = 8;  // examples for each number that is learned, at least
 constexpr std::size_t kFeatures = 24;   // numbers at most
 constexpr double kOften = 5;            // examples that have a call, for it to count
-constexpr double kWorthALook = 0.25;    // nats, in the mean, above the lengths of answers by themselves
-constexpr double kPrior = 2.0;          // answers that are off by anything, in octaves
-constexpr std::size_t kAround = 8;      // before and behind
-constexpr int kRounds = 4;              // of weighing examples by how well they fit
+// Nats above the lengths of answers by themselves, in the mean and all together.
+constexpr double kWorthALook = 0.05, kWorthAtAll = 10.0;
+constexpr double kPrior = 2.0;      // answers that are off by anything, in octaves
+constexpr std::size_t kAround = 8;  // before and behind
+constexpr int kRounds = 4;          // of weighing examples by how well they fit
 
 std::vector<float> less_drift(std::vector<float> values) {
     const auto around = medians_around(values);
@@ -147,9 +148,14 @@ void AnswerFit::learn(std::span<const Example> examples) {
     lengths = less_drift(std::move(lengths));
     density_ = log_density(off);
     const auto alone = log_density(lengths);
-    double told = 0;
-    for (std::size_t i = 0; i < off.size(); ++i) told += score(off[i]) - alone[bin(lengths[i])];
-    tells_ = told > kWorthALook * static_cast<double>(examples.size());
+    double told = 0, by_themselves = 0;
+    for (std::size_t i = 0; i < off.size(); ++i) {
+        told += density_[bin(off[i])];
+        by_themselves += alone[bin(lengths[i])];
+    }
+    const auto count = static_cast<double>(examples.size());
+    tells_ = told - by_themselves > std::max(kWorthALook * count, kWorthAtAll);
+    for (float& each : density_) each -= static_cast<float>(by_themselves / count);
     base_ = static_cast<float>(fit.constant());
     weight_.clear();
     for (std::size_t k = 0; k < seen.size(); ++k) {

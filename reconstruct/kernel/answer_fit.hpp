@@ -34,7 +34,8 @@ public:
     float part(std::int32_t cls, float bytes) const noexcept;
     // Bytes of an answer that needs no call.
     float base() const noexcept { return base_; }
-    // Log density (nats) of an answer so many bytes longer or shorter than expected, and what it is at most.
+    // Nats that an answer so many bytes longer or shorter than expected is likelier than the lengths of answers by
+    // themselves make one, on average (a model that judges more classes says no less for that), and what it is at most.
     float score(float off) const noexcept { return density_[bin(off)]; }
     float most() const noexcept { return density_[0]; }
 

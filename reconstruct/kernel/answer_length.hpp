@@ -35,7 +35,7 @@ public:
         const auto at = static_cast<std::size_t>(c);
         return ways_[way_of(p)].fit.part(problem_.children.cls[at], problem_.children.answer_bytes[at]);
     }
-    // Log density (nats) of the length of p's answer, where the parts of its chain add up to `parts`.
+    // Nats that speak for p's chain by the length of its answer, where the parts of its chain add up to `parts`.
     float score(std::int32_t p, float parts) const noexcept;
     float score(std::int32_t p, const std::vector<std::int32_t>& chain) const noexcept;
     // What it could be at most.

@@ -199,9 +199,29 @@ void find_weights_again(unsigned seed) {
     expect(std::abs(fit.part(9, 300) - fit.part(9, 200) - 150) < 10,
            "and those of the others one and a half times");
     expect(fit.score(1) > fit.score(300) + 4, "an answer that is far off is unlikely");
+    expect(fit.score(1) > 2 && fit.score(1e6f) < -2,
+           "what an answer says is held against answers by themselves, so that models can be compared");
     for (auto& example : examples) example.answer = static_cast<float>(2000 + random() % 500);
     fit.learn(examples);
     expect(!fit.tells(), "lengths that have nothing to do with the calls tell nothing");
+}
+
+// Three chains in five are other ones', as in the assignments that a search begins with: lengths tell little then, and must
+// tell enough for it to find the others.
+void tell_of_a_few(unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> around(0.0f, 1.0f);
+    std::vector<AnswerFit::Example> examples;
+    for (int i = 0; i < 400; ++i) {
+        AnswerFit::Example example;
+        const float list = 1000 + 300 * around(random), other = 1000 + 300 * around(random);
+        example.called = {{7, random() % 5 < 2 ? list : other, 1}};
+        example.answer = 4000 + list + 40 * around(random);
+        examples.push_back(std::move(example));
+    }
+    AnswerFit fit;
+    fit.learn(examples);
+    expect(fit.tells(), "lengths tell by the chains that are right");
 }
 
 }  // namespace
@@ -209,6 +229,7 @@ void find_weights_again(unsigned seed) {
 int main() {
     for (unsigned seed = 1; seed <= 20; ++seed) compare_with_twin(seed);
     for (unsigned seed = 1; seed <= 20; ++seed) find_weights_again(seed);
+    for (unsigned seed = 1; seed <= 20; ++seed) tell_of_a_few(seed);
     std::printf("pair move: 20 worlds of %d pairs, %d failures\n", kPairs, failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
