@@ -213,6 +213,7 @@ WORDS = {
     "match.parents_given_up": "Unanswered calls that were no longer waited for as parents of others",
     "match.pairs_too_large": "Groups of calls that were too large for joint matching",
     "match.classes_shared": "Calls of classes beyond the number that the matcher tells apart at a node",
+    "match.learned_anew": "Times that a node had new classes beyond what was kept free, and was learned anew",
     "match.not_remembered": "Pairs of values, of request and call, that the matcher had no room to remember",
     "match.no_longer_remembered": "Pairs of values, of request and call, forgotten for lack of room",
     "host.unknown_file": "Files that no reader of host logs knows",

@@ -161,7 +161,7 @@ public:
         const auto& counted = stream_.counters();
         py::dict out;
         out["stretches"] = counted.stretches;
-        out["learned"] = counted.learned;
+        out["learned_anew"] = counted.learned_anew;
         out["pairs_too_large"] = counted.pairs_too_large;
         out["parents_given_up"] = counted.parents_given_up;
         out["classes_shared"] = counted.classes_shared;
@@ -224,7 +224,7 @@ PYBIND11_MODULE(_kernel, module) {
              "parents\n"
              "numbered as pushed, -1 none), probability, runner_up_probability (f64).")
         .def("counters", &Stream::counters,
-             "stretches, learned, pairs_too_large, parents_given_up, classes_shared, not_remembered,\n"
+             "stretches, learned_anew, pairs_too_large, parents_given_up, classes_shared, not_remembered,\n"
              "no_longer_remembered, kept_bytes,\n"
              "most_kept_bytes.");
 }

@@ -246,13 +246,13 @@ void NodeStream::match(const Border& border) {
     const bool fresh =
         !matcher_ || n_parent_classes_ > capacity_parents_ || n_child_classes_ > capacity_children_;
     if (fresh) {
+        counters_.learned_anew += matcher_ != nullptr;
         const auto with_room = [](std::int32_t classes) {  // for some that may still come
             return std::min(classes + std::max(classes / 2, 8), kMaxClasses + 1);
         };
         capacity_parents_ = with_room(n_parent_classes_);
         capacity_children_ = with_room(n_child_classes_);
         matcher_ = std::make_unique<Matcher>(capacity_parents_, capacity_children_, options_, stop_);
-        ++counters_.learned;
     }
     // How a parent ends that is still there at the horizon is not known yet.
     std::vector<std::uint8_t> answered(parents);

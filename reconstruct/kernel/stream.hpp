@@ -68,12 +68,13 @@ struct Links {
 };
 
 struct StreamCounters {
-    std::uint64_t stretches = 0, learned = 0;           // decided; those of them that taught a new model
-    std::uint64_t pairs_too_large = 0;                  // pairs of parents that kept what they had
-    std::uint64_t parents_given_up = 0;                 // unanswered ones that were waited for in vain
-    std::uint64_t classes_shared = 0;                   // rows of classes beyond those that are told apart
-    std::uint64_t not_remembered = 0;                   // what calls named, and there was no room for
-    std::uint64_t no_longer_remembered = 0;             // what was forgotten to have some
+    std::uint64_t stretches = 0;             // decided
+    std::uint64_t learned_anew = 0;          // stretches with more classes than the model had room for
+    std::uint64_t pairs_too_large = 0;       // pairs of parents that kept what they had
+    std::uint64_t parents_given_up = 0;      // unanswered ones that were waited for in vain
+    std::uint64_t classes_shared = 0;        // rows of classes beyond those that are told apart
+    std::uint64_t not_remembered = 0;        // what calls named, and there was no room for
+    std::uint64_t no_longer_remembered = 0;  // what was forgotten to have some
     std::uint64_t kept_bytes = 0, most_kept_bytes = 0;  // of rows that wait
 };
 

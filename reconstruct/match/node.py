@@ -21,6 +21,7 @@ KERNEL_COUNTERS = {
         "pairs_too_large",
         "parents_given_up",
         "classes_shared",
+        "learned_anew",
         "not_remembered",
         "no_longer_remembered",
     )
