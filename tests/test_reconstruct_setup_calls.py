@@ -120,6 +120,30 @@ def test_what_is_prepared_by_a_request_of_its_own_is_not_joined():
     assert abs(told - blind) < 0.03
 
 
+def _prepared_on_shared_connections(seed: int) -> World:
+    """Requests that look alike send what they want on one of three connections, whoever has not been answered
+    there yet; one statement in five is prepared first."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    for _ in range(500):
+        now += draw.expovariate(400) * SECOND
+        arrive = int(now)
+        begin = arrive + int(draw.lognormvariate(0.0, 0.6) * MS)
+        conn = draw.randrange(3)
+        parent = world.serve(0, arrive, 0)
+        for _ in range(2):
+            if draw.random() < 0.2:
+                end = begin + int(draw.lognormvariate(1.0, 0.4) * MS)
+                world.call(parent, LOG_IN, begin, end, conn, setup=True)
+                begin = end + 50 * US
+            end = begin + int(draw.lognormvariate(1.0, 0.4) * MS)
+            world.call(parent, draw.randrange(4), begin, end, conn)
+            begin = end + int(draw.lognormvariate(0.0, 0.6) * MS)
+        world.answer(parent, begin)
+    return world
+
+
 def _sessions_opened_on_demand(seed: int, *, pipelined: bool) -> World:
     """Requests that look alike; who finds no idle connection of the pool logs in on a new one, and asks for
     its settings. `pipelined`: both at once, before the first is answered."""
@@ -202,6 +226,11 @@ def test_what_a_pool_opened_is_not_of_who_gets_it():
     assert (calls["arrive_ns"][truth[behind]] > calls["arrive_ns"][log_ins]).mean() > 0.5
     assert (parent[behind] >= 0).all()
     assert (parent[behind] == truth[behind]).mean() > 0.8
+
+
+def test_what_is_sent_before_a_statement_is_prepared_may_be_another_requests():
+    _, share = _edges_and_share_with_the_next(_prepared_on_shared_connections(seed=75))
+    assert share < 0.8
 
 
 @pytest.mark.parametrize("pipelined", [False, True])

@@ -75,6 +75,8 @@ void SetupCalls::find_next(const Problem& problem, std::span<const std::uint8_t>
         // Both are decided in the same stretch.
         if ((b < problem.settled) != (c < problem.settled)) continue;
         const Time gap = children.begin[c] - children.end[b];
+        // Behind the beginning of a session, what is sent without waiting may be another request's.
+        if (gap < -kSlack && !opening_[b]) continue;
         if (gap > (opening_[b] ? kSoonAfterOpening : kSoonAfterPreparing)) continue;
         if (!children.as_parent.empty() &&
             (children.as_parent[b] != kNone || children.as_parent[c] != kNone)) {

@@ -15,8 +15,7 @@ enum Trait : std::uint8_t {
     script = 8,     // first a script or its hash, then the number of keys, then keys
     subscribes = 16,
     streams = 32,
-    sets_up =
-        64,  // only for what comes next on the connection: who asks, in which database, whether it is alive
+    sets_up = 64,  // what comes next on the connection: who asks, in which database, whether it is alive
 };
 
 struct Command {
