@@ -228,6 +228,43 @@ def test_what_a_pool_opened_is_not_of_who_gets_it():
     assert (parent[behind] == truth[behind]).mean() > 0.8
 
 
+def _pinged_before_use(seed: int, *, by_the_pool: bool) -> World:
+    """Requests that look alike on twelve pooled connections, three in ten of which are asked for a sign of
+    life before: by the request, or some time before it by the pool, whoever comes."""
+    draw = random.Random(seed)
+    world = World()
+    free_at = [0] * 12
+    now = 0.0
+    for _ in range(700):
+        now += draw.expovariate(150) * SECOND
+        arrive = int(now)
+        begin = arrive + int(draw.lognormvariate(0.6, 0.8) * MS)
+        conn = draw.choice([each for each in range(12) if free_at[each] < begin])
+        parent = world.serve(0, arrive, 0)
+        if draw.random() < 0.3:
+            at = max(free_at[conn] + 1, begin - int(draw.uniform(1, 60) * MS)) if by_the_pool else begin
+            if not by_the_pool:
+                begin += 200 * US
+            if at + 100 * US < begin:
+                world.call(-1 if by_the_pool else parent, LOG_IN, at, at + 100 * US, conn, setup=True)
+        for _ in range(2):
+            end = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
+            world.call(parent, draw.randrange(4), begin, end, conn)
+            begin = end + int(draw.lognormvariate(0.3, 0.6) * MS)
+        free_at[conn] = begin
+        world.answer(parent, begin)
+    return world
+
+
+def test_a_sign_of_life_that_a_pool_asked_for_is_nobodys():
+    calls, evidence, truth = _pinged_before_use(seed=1, by_the_pool=True).tables()
+    parent = links(calls, evidence, EvidenceMode.TIMING)[0]["parent"]
+    pings = calls["class_id"] == 1000 + LOG_IN
+    assert pings.sum() > 150
+    assert (parent[pings] == truth[pings]).mean() > 0.97
+    assert _edges_and_share_with_the_next(_pinged_before_use(seed=1, by_the_pool=False))[1] == 1.0
+
+
 def test_what_is_sent_before_a_statement_is_prepared_may_be_another_requests():
     _, share = _edges_and_share_with_the_next(_prepared_on_shared_connections(seed=75))
     assert share < 0.8

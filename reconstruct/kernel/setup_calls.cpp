@@ -15,7 +15,7 @@ constexpr double kNowhereElse = 0.95;                // share of them
 constexpr double kMostSessions = 0.5;  // for each request; where each opens its own, they tell themselves
 constexpr std::size_t kMany = 20;      // steps of a class that tell more than those of all
 constexpr double kUndisturbed = 0.7;   // steps in which nobody is answered, of those by chance, at least
-constexpr double kFromLogIn = 0.9;     // beginnings for which somebody was there all along, at least
+constexpr double kAllAlong = 0.9;  // share of what is set up for which somebody was there all along, at least
 
 void copy_tokens(const Tokens& from, std::int32_t row, std::vector<std::int64_t>& offset,
                  std::vector<std::uint32_t>& slot, std::vector<std::uint64_t>& hash) {
@@ -88,11 +88,10 @@ void SetupCalls::find_next(const Problem& problem, std::span<const std::uint8_t>
 
 bool SetupCalls::Steps::go_on() const noexcept { return undisturbed >= kUndisturbed * by_chance; }
 
-bool SetupCalls::Sessions::opened_by_requests() const noexcept {
-    return from_log_in >= kFromLogIn * attended;
-}
+bool SetupCalls::Attended::by_requests() const noexcept { return all_along >= kAllAlong * at_all; }
 
-std::size_t SetupCalls::log_in(const Children& children, std::size_t c) noexcept {
+std::size_t SetupCalls::first_row(const Children& children, std::size_t c) const noexcept {
+    if (!opening_[c]) return c;
     while (children.before_on_conn[c] != kNone) c = static_cast<std::size_t>(children.before_on_conn[c]);
     return c;
 }
@@ -103,7 +102,7 @@ void SetupCalls::keep_likely(const Problem& problem) {
     std::vector<Time> answers, latest;  // latest: of all departures of those who came so far
     std::size_t opened = 0;
     steps_of_class_.resize(opening_class_.size());
-    sessions_.resize(opening_class_.size());
+    attended_.resize(opening_class_.size());
     for (std::size_t p = 0; p < parents.size(); ++p) {
         if (parents.answered[p]) answers.push_back(parents.response_begin[p]);
         latest.push_back(p == 0 ? parents.depart[p] : std::max(latest.back(), parents.depart[p]));
@@ -125,8 +124,8 @@ void SetupCalls::keep_likely(const Problem& problem) {
         opened += opening_[c] && children.before_on_conn[c] == kNone;
         if (next_[c] == kNone) continue;
         const auto next = static_cast<std::size_t>(next_[c]);
-        const auto first = std::lower_bound(answers.begin(), answers.end(), children.end[c]);
-        const bool undisturbed = first == answers.end() || *first >= children.begin[next];
+        const auto answer = std::lower_bound(answers.begin(), answers.end(), children.end[c]);
+        const bool undisturbed = answer == answers.end() || *answer >= children.begin[next];
         const auto gap = static_cast<double>(std::max<Time>(children.begin[next] - children.end[c], 0));
         const auto count = [&](Steps& steps) {
             steps.all += 1;
@@ -134,11 +133,11 @@ void SetupCalls::keep_likely(const Problem& problem) {
             steps.by_chance += std::exp(-rate * gap);
         };
         count(steps_[kind_of(c)]);
-        if (kind_of(c) == kFromOpening && attended(next, next)) {
-            const auto first_row = log_in(children, c);
-            auto& sessions = sessions_[static_cast<std::size_t>(children.cls[first_row])];
-            sessions.attended += 1;
-            sessions.from_log_in += attended(first_row, next);
+        if (kind_of(c) != kWithin && attended(next, next)) {
+            const auto first = first_row(children, c);
+            auto& of_class = attended_[static_cast<std::size_t>(children.cls[first])];
+            of_class.at_all += 1;
+            of_class.all_along += attended(first, next);
         }
         if (kind_of(c) == kFromPrepared) count(steps_of_class_[static_cast<std::size_t>(children.cls[c])]);
     }
@@ -148,11 +147,9 @@ void SetupCalls::keep_likely(const Problem& problem) {
         const auto kind = kind_of(c);
         const auto& of_class = steps_of_class_[static_cast<std::size_t>(children.cls[c])];
         const bool many = kind == kFromPrepared && of_class.all >= kMany;
-        bool goes_on = (many ? of_class : steps_[kind]).go_on() && (kind == kFromPrepared || !own);
-        if (kind == kFromOpening) {
-            const auto cls = static_cast<std::size_t>(children.cls[log_in(children, c)]);
-            goes_on = goes_on && sessions_[cls].opened_by_requests();
-        }
+        const auto first_class = static_cast<std::size_t>(children.cls[first_row(children, c)]);
+        const bool goes_on = (many ? of_class : steps_[kind]).go_on() && (kind == kFromPrepared || !own) &&
+                             (kind == kWithin || attended_[first_class].by_requests());
         if (!goes_on) next_[c] = kNone;
     }
     // From the last row of each: somebody must have been there from the first to the last.

@@ -10,8 +10,8 @@
 // (MessageFlag.SETUP). What else comes at the beginning of sessions (settings) is learned: classes of calls that come
 // nowhere else. So is whether the node goes on by itself: a middleware that prepares a statement for one request, and
 // executes it for another, has answered somebody in between every time.
-// So is who opens sessions: where a pool does, whoever waits for a connection gets it, and may have come when it was being
-// opened already. Then nobody need have been there from the log-in to the answer; who opens his own session always was.
+// So is whose they are: where a pool opens sessions, or asks idle connections for a sign of life, whoever gets the
+// connection may have come behind that. Then nobody need have been there all along, who does it himself always was.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@ private:
     void copy(const Children& from);
     // Kinds of steps: within the beginning of a session, from there on, and from what is prepared.
     enum Kind : std::uint8_t { kWithin, kFromOpening, kFromPrepared, kKinds };
-    // The first row of the session that c is of the beginning of.
-    static std::size_t log_in(const Children& children, std::size_t c) noexcept;
+    // The first row of the session that c is of the beginning of; c itself where it is of none.
+    std::size_t first_row(const Children& children, std::size_t c) const noexcept;
     Kind kind_of(std::size_t c) const noexcept {
         if (!opening_[c]) return kFromPrepared;
         return opening_[static_cast<std::size_t>(next_[c])] ? kWithin : kFromOpening;
@@ -64,14 +64,14 @@ private:
         double all = 0, undisturbed = 0, by_chance = 0;
         bool go_on() const noexcept;
     };
-    // Sessions so far: those in which somebody was there for the first call, and from the log-in on.
-    struct Sessions {
-        double attended = 0, from_log_in = 0;
-        bool opened_by_requests() const noexcept;
+    // What was set up so far: somebody was there for what it was for, and from its first row on.
+    struct Attended {
+        double at_all = 0, all_along = 0;
+        bool by_requests() const noexcept;
     };
     Steps steps_[kKinds];
     std::vector<Steps> steps_of_class_;       // from what is prepared, by class
-    std::vector<Sessions> sessions_;          // by class of their first row
+    std::vector<Attended> attended_;          // by class of the first row
     std::vector<std::uint8_t> opening_;       // by row
     std::vector<std::int32_t> next_;          // by row: with which it goes
     std::vector<std::int32_t> first_, last_;  // by joined row
