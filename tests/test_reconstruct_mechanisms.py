@@ -389,3 +389,40 @@ def test_avatica_lends_the_connection_that_its_calls_name():
     assert conn[0] == conn[2]
     assert len({conn[0], conn[1], conn[3], conn[4]}) == 4
     assert conn[3:].tolist() == [1, 5]
+
+
+def _rare_heads(seed: int, rate_per_s: float, requests: int) -> tuple[World, list[int]]:
+    """Twelve pages with statements of their own. Half of the pages make two calls more behind each of them,
+    and one request in fifty of any page begins with these two. Also when the first three of those began.
+    """
+    draw = random.Random(seed)
+    world = World()
+    heads: list[int] = []
+    now = 0.0
+    for _ in range(requests):
+        now += draw.expovariate(rate_per_s) * SECOND
+        page = draw.randrange(12)
+        kinds = [0, 1] if (rare := draw.random() < 0.02) else []
+        for own in range(100 + 10 * page, 103 + 10 * page):
+            kinds += [own, 0, 1] if page % 2 else [own]
+        arrive = at = int(now)
+        calls = []
+        for kind in kinds:
+            begin = at + int(draw.lognormvariate(1.2, 0.9) * MS)
+            at = begin + int(draw.lognormvariate(1.0, 0.6) * MS)
+            calls.append((kind, begin, at))
+        parent = world.serve(page, arrive, at + int(draw.lognormvariate(1.2, 0.9) * MS))
+        for kind, begin, end in calls:
+            world.call(parent, kind, begin, end)
+        heads += [begin for _, begin, _ in calls[:3]] if rare else []
+    return world, heads
+
+
+def test_who_begins_in_a_rare_way_goes_on_with_the_calls_of_its_own_class():
+    shares = []
+    for seed in (1, 3):
+        world, heads = _rare_heads(seed, rate_per_s=80, requests=3000)
+        calls, _, truth = world.tables()
+        made = score(world, EvidenceMode.TIMING)
+        shares.append(made.right[np.isin(calls["arrive_ns"][truth >= 0], heads)].mean())
+    assert mean(shares) > 0.6, shares
