@@ -14,12 +14,9 @@ namespace {
 constexpr double kDiscount = 1.5;
 constexpr double kGrammarBackoff2 = 1.0;  // pseudo-counts that (previous, next) lends to (a, previous, next)
 constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to (previous, next)
-// What is expected of a step that (a, previous) has hardly seen is what comes behind `previous` at large, and to this
-// part what a calls, wherever: a request that begins in a way of its own goes on with the calls of its class.
-constexpr double kOwnCalls = 0.2;
-constexpr double kGapBackoff4 = 40.0;  // pseudo-gaps that any load lends to one load
-constexpr double kGapBackoff3 = 8.0;   // pseudo-gaps that (previous, next) lends to (a, previous, next)
-constexpr double kGapBackoff2 = 3.0;   // pseudo-gaps that all gaps lend to (previous, next)
+constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
+constexpr double kGapBackoff3 = 8.0;      // pseudo-gaps that (previous, next) lends to (a, previous, next)
+constexpr double kGapBackoff2 = 3.0;      // pseudo-gaps that all gaps lend to (previous, next)
 constexpr std::size_t kDenseCells = 1 << 22;             // 16 MB
 constexpr double kEndPrior[] = {0.85, 0.1, 0.04, 0.01};  // of the kinds of END, before anything is learned
 constexpr double kParallelPrior = 0.01, kStayPrior = 0.7, kUsedPrior = 0.5, kPriorWeight = 2.0;
@@ -81,6 +78,7 @@ std::int32_t Model::gap_table(std::int32_t a, std::int32_t previous_cls, std::in
 Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
                              int load) const {
     Cell out;
+    const auto n = static_cast<std::size_t>(n_states());
     if (!learned_) {
         double per_parent = 1.0;  // expected steps of a parent, for P(next)
         for (std::int32_t k = 0; k < problem_.children.n_classes; ++k) per_parent += affinity_(a, k);
@@ -102,7 +100,8 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     const Counts& c3 = i3 == kNone ? none : count3_[i3];
     const Counts& c2 = i2 == kNone ? none : count2_[i2];
 
-    out.log_p = static_cast<float>(std::log(grammar(a, previous_cls, next_cls, c3, c2, 0)));
+    const auto a_from = static_cast<std::size_t>(a) * n + previous_cls;
+    out.log_p = static_cast<float>(std::log(grammar(a_from, previous_cls, next_cls, c3, c2, 0)));
 
     const auto share = [](double x) { return std::clamp(x, 1e-6, 0.5 - 1e-6); };
     if (fan_out_.fans_out(a)) {
@@ -158,21 +157,16 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     return out;
 }
 
-// P(to | a, from) by all steps but `less` of its own.
-double Model::grammar(std::int32_t a, std::int32_t from, std::int32_t to, const Counts& c3, const Counts& c2,
-                      double less) const noexcept {
-    const auto n = static_cast<std::size_t>(n_states()), of = static_cast<std::size_t>(a);
-    const auto a_from = of * n + static_cast<std::size_t>(from), a_to = of * n + static_cast<std::size_t>(to);
+// P(to | from) by all steps but `less` of its own.
+double Model::grammar(std::size_t a_from, std::int32_t from, std::int32_t to, const Counts& c3,
+                      const Counts& c2, double less) const noexcept {
     const auto kinds = [&](double all, double of_this) { return all - (less > 0 && of_this <= less); };
     const double p1 = (to1_[to] - less + 0.1) / (all_.n - less + 0.1 * static_cast<double>(n_states()));
     const double lent2 = kDiscount * kinds(kinds2_[from], c2.n) + kGrammarBackoff1;
     const double p2 =
         (std::max(c2.n - less - kDiscount, 0.0) + lent2 * p1) / (from2_[from] - less + kGrammarBackoff1);
-    const double own = (own_to_[a_to] - less + kGrammarBackoff2 * p1) / (own_[of] - less + kGrammarBackoff2);
-    const double expected = (1 - kOwnCalls) * p2 + kOwnCalls * own;
     const double lent3 = kDiscount * kinds(kinds3_[a_from], c3.n) + kGrammarBackoff2;
-    return (std::max(c3.n - less - kDiscount, 0.0) + lent3 * expected) /
-           (from3_[a_from] - less + kGrammarBackoff2);
+    return (std::max(c3.n - less - kDiscount, 0.0) + lent3 * p2) / (from3_[a_from] - less + kGrammarBackoff2);
 }
 
 void Model::forget_taught() {
@@ -192,12 +186,13 @@ void Model::find_taught(const std::vector<Taught>& taught) {
     };
     const auto n4 = totals(gap4_), n3 = totals(gap3_), n2 = totals(gap2_);
     const double n1 = total(gap_all_);
+    const auto states = static_cast<std::size_t>(n_states());
     double log_densities = 0;
     for (const auto& step : taught) {
         const auto [i4, i3, i2, bin] = std::tie(step.i4, step.i3, step.i2, step.bin);
-        const auto a = problem_.parents.cls[step.parent];
+        const auto a_from = static_cast<std::size_t>(problem_.parents.cls[step.parent]) * states + step.from;
         const auto says = [&](double less) {
-            return grammar(a, step.from, step.to, count3_[i3], count2_[i2], less);
+            return grammar(a_from, step.from, step.to, count3_[i3], count2_[i2], less);
         };
         // As gap_counts() and GapScale::log_density() have it, for one bin.
         const auto lasts = [&](double less) {

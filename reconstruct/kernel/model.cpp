@@ -22,8 +22,6 @@ Model::Model(const Problem& problem, const Candidates& candidates, const Affinit
       orphans_(problem, candidates) {
     const auto n = static_cast<std::size_t>(n_states());
     from3_.assign(static_cast<std::size_t>(problem.parents.n_classes) * n, 0.0);
-    own_to_ = from3_;
-    own_.assign(static_cast<std::size_t>(problem.parents.n_classes), 0.0);
     from2_.assign(n, 0.0);
     to1_.assign(n, 0.0);
     survival_.assign(n, Histogram{});
@@ -135,7 +133,7 @@ void Model::fade(double keep) {
     for (auto* counts : {&count3_, &count2_}) std::for_each(counts->begin(), counts->end(), fade_counts);
     for (auto* gaps : {&gap4_, &gap3_, &gap2_, &leave_, &parallel3_, &parallel2_})
         std::for_each(gaps->begin(), gaps->end(), fade_gaps);
-    for (auto* totals : {&from3_, &from2_, &to1_, &own_to_, &own_, &follow_, &beside_}) {
+    for (auto* totals : {&from3_, &from2_, &to1_, &follow_, &beside_}) {
         for (double& x : *totals) x *= keep;
     }
     fade_counts(all_);
@@ -180,8 +178,6 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
         }
         from3_[static_cast<std::size_t>(a) * n + from] += 1;
         from2_[from] += 1;
-        own_to_[static_cast<std::size_t>(a) * n + to] += 1;
-        own_[a] += 1;
         to1_[to] += 1;
         const bool piped = parallel && child_[next].before_on_conn == previous;
         if (previous != kStart && next != kEnd) {

@@ -2,7 +2,7 @@
 // score another one.
 //
 // A parent of class a is a chain START -> c1 -> c2 -> ... -> END over the classes of its child calls. A step has
-//   P(next | a, previous)       grammar, backed off to P(next | previous), P(next | a) and P(next)
+//   P(next | a, previous)       grammar, backed off to P(next | previous) and P(next)
 //   f(gap | a, previous, next, load)  density of the time that the node itself took (work_clock.hpp), a log-spaced
 //                               histogram, backed off to the same step at any load, to the same step of any parent,
 //                               and to all steps
@@ -206,7 +206,7 @@ private:
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
     struct Counts;
-    double grammar(std::int32_t a, std::int32_t from, std::int32_t to, const Counts& c3, const Counts& c2,
+    double grammar(std::size_t a_from, std::int32_t from, std::int32_t to, const Counts& c3, const Counts& c2,
                    double less) const noexcept;
     struct Taught;
     void find_taught(const std::vector<Taught>& taught);
@@ -351,8 +351,7 @@ private:
     };
     KeyMap key4_, key3_, key2_;
     std::vector<Counts> count3_, count2_;
-    std::vector<double> from3_, from2_, to1_;  // totals by (a, previous), by previous, by next,
-    std::vector<double> own_to_, own_;         // by (a, next), and by a
+    std::vector<double> from3_, from2_, to1_;  // totals by (a, previous), by previous, by next
     std::vector<double> kinds3_, kinds2_;      // different next by (a, previous), by previous
     Counts all_;
     // By parent class: steps from call to call, and those on another connection before the call had ended.
