@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <random>
+#include <vector>
 
 #include "content.hpp"
 #include "model.hpp"
@@ -99,10 +100,13 @@ void compare_with_twin(unsigned seed) {
     double top = -INFINITY, total = 0;
     std::vector<double> to_second(n, 0.0);
     std::map<unsigned, double> probability;
-    for (unsigned split = 0; split < 1u << n; ++split)
-        top = std::max(top, score_of(world, model, candidates, split));
+    std::vector<double> scores;
     for (unsigned split = 0; split < 1u << n; ++split) {
-        const double weight = std::exp(score_of(world, model, candidates, split) - top);
+        scores.push_back(score_of(world, model, candidates, split));
+        top = std::max(top, scores.back());
+    }
+    for (unsigned split = 0; split < 1u << n; ++split) {
+        const double weight = std::exp(scores[split] - top);
         total += weight;
         probability[split] = weight;
         for (std::size_t i = 0; i < n; ++i) to_second[i] += (split >> i) & 1 ? weight : 0.0;
@@ -130,7 +134,7 @@ void compare_with_twin(unsigned seed) {
         pair.weigh_evidence(counts);
         pair.load(0, 1, held[0], held[1]);
         std::map<unsigned, int> drawn;
-        constexpr int kDraws = 4000;
+        constexpr int kDraws = 1500;
         for (int k = 0; k < kDraws; ++k) {
             pair.draw([&] { return std::uniform_real_distribution<double>()(random); });
             unsigned split = 0;
