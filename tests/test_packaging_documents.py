@@ -55,6 +55,23 @@ def test_every_link_to_a_file_leads_somewhere(document: str) -> None:
     assert [target for target in local if not ((ROOT / document).parent / target).exists()] == []
 
 
+def anchors(path: Path) -> set[str]:
+    """What links can name in a document: its headings as a forge writes them, without code blocks."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", NAMES)
+def test_every_link_to_a_heading_leads_somewhere(document: str) -> None:
+    path = ROOT / document
+    named = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    local = [
+        (path.parent / target if target else path, anchor) for target, anchor in named if "://" not in target
+    ]
+    assert [anchor for target, anchor in local if anchor not in anchors(target)] == []
+
+
 @pytest.mark.parametrize("document", NAMES)
 def test_every_path_named_in_the_text_exists(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
