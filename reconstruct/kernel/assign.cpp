@@ -11,10 +11,8 @@ namespace {
 constexpr float kFirstReach[] = {3.0f, 6.0f};
 constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
 constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
-// Attempts to queue requests up, and by rings of exchanges, at most; and nats for each call that one gained, from which
-// on another is worth it.
-constexpr int kQueues = 6, kRings = 6;
-constexpr double kWorthAnother = 0.002;
+// Attempts to queue requests up, by leases, and by rings of exchanges, at most.
+constexpr int kQueues = 6, kLeases = 6, kRings = 6;
 // Another beginning is worth it where so large a share of the calls has so many candidates, and such a share no values.
 constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2, kMostlySilent = 0.9;
@@ -51,6 +49,7 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
       guess_(problem_, candidates_),
       pieces_(problem_, candidates_, model_, length_),
       ejection_(problem_, candidates_, model_, length_, nearness_, split_, stop_),
+      leases_(problem_, candidates_, model_, nearness_, stop_),
       cut_off_(problem_, candidates_, model_, length_, split_, stop_),
       chains_(candidates_),
       probabilities_(problem_, candidates_, chains_, nearness_, split_, move_, exchange_, options_.draws,
@@ -141,14 +140,19 @@ void Matcher::Search::move_on() {
     const auto follow = [&] {
         if (model_.choose_clock(chains_.parent_of()) || changed() > 0) reestimate();
     };
+    const double worth_another = kWorthAnother * static_cast<double>(problem_.children.size());
     const auto repeat = [&](Way leave, int most) {
-        for (int round = 0; round < most; ++round) {
+        int gained = 0;
+        while (gained < most) {
             const double gain = attempt(leave);
             follow();
-            if (gain <= kWorthAnother * static_cast<double>(problem_.children.size())) break;
+            if (gain <= worth_another) break;
+            ++gained;
         }
+        return gained;
     };
     repeat(&Search::queue_up, kQueues);
+    by_lease_ = !lent_.once() && model_.keeps_connections() && repeat(&Search::lease, kLeases) > 0;
     repeat(&Search::scatter, 1);
     repeat(&Search::eject, kRings);
 }
@@ -225,6 +229,7 @@ Draws Matcher::Search::decide() {
     if (gain > 0) gain += attempt(&Search::scatter);
     gain += attempt(&Search::set_out);
     if (gain > 0 && attempt(&Search::anneal) > 0) attempt(&Search::anneal);
+    if (by_lease_) attempt(&Search::lease);
     attempt(&Search::eject);
     unsettle(certain);
     if (cut_off_.run(chains_)) climb(options_.max_sweeps);

@@ -102,6 +102,9 @@ void Matcher::Search::anneal() {
 // Rings of exchanges, each of which may begin with a loss.
 void Matcher::Search::eject() { ejection_.run(chains_, kReach); }
 
+// All leases of all connections at once: where those are held.
+void Matcher::Search::lease() { leases_.run(chains_, kWorthAnother); }
+
 // Draws the split of every pair once, by this part of all evidence.
 void Matcher::Search::draw_all(float evidence) {
     split_.weigh_evidence(evidence);

@@ -99,6 +99,9 @@ public:
     // another one than before; then an estimate must follow.
     bool choose_clock(const std::vector<std::int32_t>& parent_of);
 
+    // Whether a request nearly always keeps the connection that it was lent. One that a stack has lent it again is not kept.
+    bool keeps_connections() const noexcept { return learned_ && give_back(leave_at_large()) < kSeldom; }
+
     // How much the evidence counts from now on.
     void temper(const Temper& temper) noexcept { temper_ = temper; }
     const Temper& temper() const noexcept { return temper_; }
@@ -311,6 +314,7 @@ private:
         std::uint8_t load = 0;  // octave of the number of parents in flight when it arrived
         bool answered = false;
     };
+    static constexpr double kSeldom = 0.05;  // share of the steps that could keep their connection
     static constexpr Time kNotAgain = std::numeric_limits<Time>::max();
     struct ChildRow {
         Time begin = 0, end = 0;

@@ -17,6 +17,7 @@
 #include "forgotten.hpp"
 #include "forward.hpp"
 #include "guess.hpp"
+#include "leases.hpp"
 #include "lent.hpp"
 #include "model.hpp"
 #include "nearness.hpp"
@@ -31,6 +32,8 @@
 namespace tapscope::match {
 
 inline constexpr float kReach = 8.0f;  // nats: see nearness.hpp
+// Nats for each call that an attempt has gained, from which on another one is worth it.
+inline constexpr double kWorthAnother = 0.002;
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say. The single best assignment wants most of what they say;
 // how sure it is wants much less. Of what the order of idle connections says, half is often that of the one other
@@ -96,6 +99,7 @@ private:
     void anneal();
     void queue_up();
     void eject();
+    void lease();
     void suppose_order(float nats);
     void draw_all(float evidence);
     std::vector<std::int32_t> settle_quiet();
@@ -130,6 +134,7 @@ private:
     const Stop& stop_;
     const Course course_;
     bool learned_ = false;
+    bool by_lease_ = false;  // leases were worth it in the first stretch: it is so in later ones
     // Share of what this is sure of that another search found, too; and beside a doubt.
     double trust_ = 1, trust_beside_doubt_ = 1;
     std::vector<float> against_none_;  // nats, by class; empty: none
@@ -151,6 +156,7 @@ private:
     Affinity expected_;  // of a first stretch
     Pieces pieces_;
     Ejection ejection_;
+    Leases leases_;
     CutOff cut_off_;
     Chains chains_;
     Probabilities probabilities_;
