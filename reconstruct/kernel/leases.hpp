@@ -44,7 +44,7 @@ private:
         std::int32_t parent = kNone;
         std::int32_t before = kNone;  // his way with the call before it on its connection
         float start = 0, stay = 0,
-              end = 0;        // nats, where it is his first call, where it is not, and where it is his last
+              end = 0;        // nats, if it is his first call, if it is not, and if it is his last
         bool starts = false;  // as the first one, all in all
         bool barred = false;
         double value = 0;  // of all leases up to here, where he goes on so
@@ -56,14 +56,19 @@ private:
         std::int32_t last = kNone;      // with which a lease had better end here; kNone: it is nobody's
     };
 
+    // Calls and ways, in the order of each connection.
     void ask(const Chains& chains);
+    // Of an assignment that need not be one in leases, as before() and behind() count.
     double score(const std::vector<std::int32_t>& parent_of) const;
     // The best leases of a connection at these prices, and what they are worth.
     double share(std::vector<Call>& calls);
+    // Whose calls these are by the last share() of the connection: into found_ and begins_.
     void read(const std::vector<Call>& calls);
     // How often each parent is lent a connection.
     std::vector<std::int32_t> lent() const;
+    // Until nobody is lent two, or the bound is within `worth` nats of the chains as they were.
     void raise_prices(double worth);
+    // Who is lent two all the same gives all but one of them up, as long as there is time for it.
     void settle();
     void bar(const std::vector<Call>& calls, std::int32_t p, bool barred);
 

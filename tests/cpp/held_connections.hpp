@@ -6,7 +6,9 @@
 #include <random>
 #include <vector>
 
+#include "chains.hpp"
 #include "model.hpp"
+#include "pair.hpp"
 #include "request_rows.hpp"
 
 namespace tapscope::test {
@@ -70,6 +72,38 @@ inline double score_of(const match::Problem& problem, const match::Model& model,
         score += model.step(static_cast<std::int32_t>(p), tip[p], match::kEnd);
     }
     return score;
+}
+
+// Each child goes to any of its candidates.
+inline std::vector<std::int32_t> anyhow(const match::Candidates& candidates, std::size_t children,
+                                        unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<std::int32_t> out(children);
+    for (std::size_t c = 0; c < children; ++c) {
+        const auto here = candidates.of(c);
+        out[c] = here[random() % here.size()];
+    }
+    return out;
+}
+
+// Shares children out between all pairs until none gains.
+inline void climb_by_pairs(match::Chains& chains, match::PairSplit& split) {
+    for (bool improved = true; improved;) {
+        improved = false;
+        for (std::int32_t p = 0; p < chains.parents(); ++p) {
+            for (std::int32_t q = p + 1; q < chains.parents(); ++q) {
+                if (!split.load(p, q, chains.held(p), chains.held(q)) || split.best() < 1e-3f) continue;
+                chains.take(p, q, split);
+                improved = true;
+            }
+        }
+    }
+}
+
+inline int wrong(const std::vector<std::int32_t>& found, const std::vector<std::int32_t>& truth) {
+    int out = 0;
+    for (std::size_t c = 0; c < truth.size(); ++c) out += found[c] != truth[c];
+    return out;
 }
 
 }  // namespace tapscope::test

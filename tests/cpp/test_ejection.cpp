@@ -2,10 +2,8 @@
 // nothing gains, and then by rings. The obvious twin scores all chains as a whole, before and behind.
 #include "ejection.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 
 #include "content.hpp"
 #include "expect.hpp"
@@ -13,35 +11,18 @@
 #include "model.hpp"
 
 using namespace tapscope::match;
+using tapscope::test::anyhow;
+using tapscope::test::climb_by_pairs;
 using tapscope::test::expect;
 using tapscope::test::failures;
 using tapscope::test::held_connections;
 using tapscope::test::kClasses;
 using tapscope::test::score_of;
+using tapscope::test::wrong;
 
 namespace {
 
 constexpr unsigned kWorlds = 20;
-
-// Shares children out between all pairs until none gains.
-void climb_by_pairs(Chains& chains, PairSplit& split) {
-    for (bool improved = true; improved;) {
-        improved = false;
-        for (std::int32_t p = 0; p < chains.parents(); ++p) {
-            for (std::int32_t q = p + 1; q < chains.parents(); ++q) {
-                if (!split.load(p, q, chains.held(p), chains.held(q)) || split.best() < 1e-3f) continue;
-                chains.take(p, q, split);
-                improved = true;
-            }
-        }
-    }
-}
-
-int wrong(const std::vector<std::int32_t>& found, const std::vector<std::int32_t>& truth) {
-    int out = 0;
-    for (std::size_t c = 0; c < truth.size(); ++c) out += found[c] != truth[c];
-    return out;
-}
 
 }  // namespace
 
@@ -63,15 +44,9 @@ int main() {
         Nearness nearness(problem, candidates, model, length, stop);
         Ejection ejection(problem, candidates, model, length, nearness, split, stop);
 
-        std::mt19937 random(seed);
-        auto anyhow = world.parent_of;
-        for (std::size_t c = 0; c < anyhow.size(); ++c) {
-            const auto here = candidates.of(c);
-            anyhow[c] = here[random() % here.size()];
-        }
         Chains chains(candidates);
         chains.resize(problem.parents.size(), problem.children.size());
-        chains.restore(anyhow);
+        chains.restore(anyhow(candidates, problem.children.size(), seed));
         climb_by_pairs(chains, split);
         const auto before = chains.parent_of();
         const double score = score_of(problem, model, before);

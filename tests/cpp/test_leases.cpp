@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 
 #include "content.hpp"
 #include "expect.hpp"
@@ -14,11 +13,14 @@
 #include "model.hpp"
 
 using namespace tapscope::match;
+using tapscope::test::anyhow;
+using tapscope::test::climb_by_pairs;
 using tapscope::test::expect;
 using tapscope::test::failures;
 using tapscope::test::held_connections;
 using tapscope::test::kClasses;
 using tapscope::test::score_of;
+using tapscope::test::wrong;
 
 namespace {
 
@@ -52,15 +54,6 @@ struct World {
         double out = score_of(problem, model, parent_of);
         for (std::size_t p = 0; p < problem.parents.size(); ++p) {
             out -= static_cast<double>(model.step(static_cast<std::int32_t>(p), kStart, kEnd));
-        }
-        return out;
-    }
-    std::vector<std::int32_t> anyhow(unsigned seed) const {
-        std::mt19937 random(seed);
-        auto out = rows.parent_of;
-        for (std::size_t c = 0; c < out.size(); ++c) {
-            const auto here = candidates.of(c);
-            out[c] = here[random() % here.size()];
         }
         return out;
     }
@@ -137,12 +130,6 @@ void small_worlds() {
     expect(10 * reached >= 9 * tried, "nearly always the best is found");
 }
 
-int wrong(const std::vector<std::int32_t>& found, const std::vector<std::int32_t>& truth) {
-    int out = 0;
-    for (std::size_t c = 0; c < truth.size(); ++c) out += found[c] != truth[c];
-    return out;
-}
-
 void large_worlds() {
     int before = 0, behind = 0;
     double short_of = 0, gained = 0;
@@ -150,17 +137,8 @@ void large_worlds() {
         World world(seed, 150);
         PairSplit split(world.problem, world.candidates, world.model);
         auto& chains = world.chains;
-        chains.restore(world.anyhow(seed));
-        for (bool improved = true; improved;) {
-            improved = false;
-            for (std::int32_t p = 0; p < chains.parents(); ++p) {
-                for (std::int32_t q = p + 1; q < chains.parents(); ++q) {
-                    if (!split.load(p, q, chains.held(p), chains.held(q)) || split.best() < 1e-3f) continue;
-                    chains.take(p, q, split);
-                    improved = true;
-                }
-            }
-        }
+        chains.restore(anyhow(world.candidates, world.problem.children.size(), seed));
+        climb_by_pairs(chains, split);
         before += wrong(chains.parent_of(), world.rows.parent_of);
         expect(world.score(world.rows.parent_of) > world.score(chains.parent_of()),
                "pairs end before the truth");
