@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "least_squares.hpp"
 
@@ -17,11 +19,46 @@ constexpr double kWorthALook = 0.05, kWorthAtAll = 10.0;
 constexpr double kPrior = 2.0;      // answers that are off by anything, in octaves
 constexpr std::size_t kAround = 8;  // before and behind
 constexpr int kRounds = 4;          // of weighing examples by how well they fit
+constexpr int kTurns = 2;           // of telling what neighbours have in common from what they have not
 
 std::vector<float> less_drift(std::vector<float> values) {
     const auto around = medians_around(values);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] -= around[i];
     return values;
+}
+
+// A fit, and how far answers are off by it: each by what the others say, less what those around it have in common.
+struct Explained {
+    LeastSquares fit;
+    float base = 0;
+    std::vector<float> off;
+};
+
+Explained explain(LeastSquares fit) {
+    fit.solve(kRounds);
+    const auto base = static_cast<float>(fit.constant());
+    auto off = less_drift(fit.left_out());
+    return {std::move(fit), base, std::move(off)};
+}
+
+// The same where answers have so much `in_common` with those around them, which is not to be explained.
+Explained explain_apart(LeastSquares fit, const std::vector<float>& lengths, std::vector<float> in_common) {
+    for (std::size_t i = 0; i < lengths.size(); ++i) fit.replace(i, lengths[i] - in_common[i]);
+    fit.solve(kRounds);
+    auto off = fit.left_out();
+    for (std::size_t i = 0; i < off.size(); ++i) off[i] += in_common[i];
+    const auto middle = in_common.begin() + static_cast<std::ptrdiff_t>(in_common.size() / 2);
+    std::nth_element(in_common.begin(), middle, in_common.end());
+    const auto base = static_cast<float>(fit.constant()) + *middle;
+    return {std::move(fit), base, less_drift(std::move(off))};
+}
+
+// What answers have in common with those around them, beside what their calls explain.
+std::vector<float> in_common(const LeastSquares& fit, std::vector<float> lengths) {
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+        lengths[i] -= static_cast<float>(fit.expected(i) - fit.constant());
+    }
+    return medians_around(lengths);
 }
 
 }  // namespace
@@ -143,24 +180,36 @@ void AnswerFit::learn(std::span<const Example> examples) {
             if (of_calls[k] != kNone) row[static_cast<std::size_t>(of_calls[k])] = each.count;
         }
     }
-    fit.solve(kRounds);
-    const auto off = less_drift(fit.left_out());
-    lengths = less_drift(std::move(lengths));
-    density_ = log_density(off);
-    const auto alone = log_density(lengths);
-    double told = 0, by_themselves = 0;
-    for (std::size_t i = 0; i < off.size(); ++i) {
-        told += density_[bin(off[i])];
-        by_themselves += alone[bin(lengths[i])];
-    }
+    const auto says = [](const Density& density, const std::vector<float>& off) {
+        return std::accumulate(off.begin(), off.end(), 0.0,
+                               [&](double sum, float each) { return sum + density[bin(each)]; });
+    };
     const auto count = static_cast<double>(examples.size());
-    tells_ = told - by_themselves > std::max(kWorthALook * count, kWorthAtAll);
+    const double worth = std::max(kWorthALook * count, kWorthAtAll);
+    auto best = explain(fit);
+    density_ = log_density(best.off);
+    double told = says(density_, best.off), lacks = worth;
+    auto common = medians_around(lengths);
+    for (int turn = 0; turn < kTurns; ++turn) {
+        auto other = explain_apart(fit, lengths, common);
+        common = in_common(other.fit, lengths);
+        const auto density = log_density(other.off);
+        const double here = says(density, other.off);
+        if (here <= told + lacks) continue;
+        best = std::move(other);
+        density_ = density;
+        told = here;
+        lacks = 0;
+    }
+    lengths = less_drift(std::move(lengths));
+    const double by_themselves = says(log_density(lengths), lengths);
+    tells_ = told - by_themselves > worth;
     for (float& each : density_) each -= static_cast<float>(by_themselves / count);
-    base_ = static_cast<float>(fit.constant());
+    base_ = best.base;
     weight_.clear();
     for (std::size_t k = 0; k < seen.size(); ++k) {
         const auto slope = [&](std::int32_t f) {
-            return f == kNone ? 0.0f : static_cast<float>(fit.slope(static_cast<std::size_t>(f)));
+            return f == kNone ? 0.0f : static_cast<float>(best.fit.slope(static_cast<std::size_t>(f)));
         };
         weight_.push_back(
             {slope(of_bytes[k]), slope(of_calls[k]), static_cast<float>(seen[k].bytes / seen[k].calls)});

@@ -3,6 +3,10 @@
 // An answer is as long as what it always has, so much for each byte that the calls of a class answered (the part that
 // is passed on), and so much for each of these calls (what is written around it): least squares that give little to
 // examples that do not fit. How far answers are off is learned as well, each by what the others say.
+//
+// What a server remembers (the list of the newest stories) changes the answers of all, by far more than what one of them
+// has of its own (the name of who is logged in): then that would be lost in it. So they are explained as they are, and
+// by what each has not in common with those of about the same time; what tells more is kept.
 #pragma once
 
 #include <array>

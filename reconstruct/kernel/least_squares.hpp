@@ -19,17 +19,21 @@ public:
         return {x_.data() + x_.size() - k_, k_};
     }
 
+    // Row `row` has another y from here on.
+    void replace(std::size_t row, double y) noexcept { y_[row] = y; }
+
     // Fits slopes and constant in `rounds` rounds, at least one.
     void solve(int rounds);
 
     double slope(std::size_t feature) const noexcept { return slope_[feature]; }
     double constant() const noexcept { return constant_; }
+    // What slopes and constant say of a row.
+    double expected(std::size_t row) const noexcept;
     // By row: what is left of y when the row itself has no say in the fit.
     std::vector<float> left_out() const;
 
 private:
     void solve_weighted();
-    double expected(std::size_t row) const noexcept;
 
     std::size_t k_;
     std::vector<double> x_, y_, weight_, leverage_;
