@@ -41,14 +41,14 @@ Explained explain(LeastSquares fit) {
     return {std::move(fit), base, std::move(off)};
 }
 
-// The same where answers have so much `in_common` with those around them, which is not to be explained.
-Explained explain_apart(LeastSquares fit, const std::vector<float>& lengths, std::vector<float> in_common) {
-    for (std::size_t i = 0; i < lengths.size(); ++i) fit.replace(i, lengths[i] - in_common[i]);
+// The same where answers have so much in `common` with those around them, which is not to be explained.
+Explained explain_apart(LeastSquares fit, const std::vector<float>& lengths, std::vector<float> common) {
+    for (std::size_t i = 0; i < lengths.size(); ++i) fit.replace(i, lengths[i] - common[i]);
     fit.solve(kRounds);
     auto off = fit.left_out();
-    for (std::size_t i = 0; i < off.size(); ++i) off[i] += in_common[i];
-    const auto middle = in_common.begin() + static_cast<std::ptrdiff_t>(in_common.size() / 2);
-    std::nth_element(in_common.begin(), middle, in_common.end());
+    for (std::size_t i = 0; i < off.size(); ++i) off[i] += common[i];
+    const auto middle = common.begin() + static_cast<std::ptrdiff_t>(common.size() / 2);
+    std::nth_element(common.begin(), middle, common.end());
     const auto base = static_cast<float>(fit.constant()) + *middle;
     return {std::move(fit), base, less_drift(std::move(off))};
 }
