@@ -11,8 +11,11 @@ namespace {
 constexpr float kFirstReach[] = {3.0f, 6.0f};
 constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
 constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
-// Attempts to queue requests up, by leases, and by rings of exchanges, at most.
-constexpr int kQueues = 6, kLeases = 6, kRings = 6;
+// Attempts to queue requests up, by leases, by scattering, and by rings of exchanges, at most.
+constexpr int kQueues = 6, kLeases = 6, kScatters = 24, kRings = 6;
+// Nats for each call, by what the model says that is learned from it: of the first one, to go on at all, and of another.
+constexpr double kMuchScattered = 0.0035, kWorthScattering = 0.001;
+constexpr int kInVain = 2;  // scatterings in a row
 // Another beginning is worth it where so large a share of the calls has so many candidates, and such a share no values.
 constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2, kMostlySilent = 0.9;
@@ -137,15 +140,12 @@ void Matcher::Search::move_on() {
     claim();
     start_elsewhere();
     attempt(&Search::set_out);
-    const auto follow = [&] {
-        if (model_.choose_clock(chains_.parent_of()) || changed() > 0) reestimate();
-    };
     const double worth_another = kWorthAnother * static_cast<double>(problem_.children.size());
     const auto repeat = [&](Way leave, int most) {
         int gained = 0;
         while (gained < most) {
             const double gain = attempt(leave);
-            follow();
+            learn_again();
             if (gain <= worth_another) break;
             ++gained;
         }
@@ -153,8 +153,36 @@ void Matcher::Search::move_on() {
     };
     repeat(&Search::queue_up, kQueues);
     by_lease_ = !lent_.once() && model_.keeps_connections() && repeat(&Search::lease, kLeases) > 0;
-    repeat(&Search::scatter, 1);
+    scatter_on();
     repeat(&Search::eject, kRings);
+}
+
+// Scattered, climbed and learned from, again and again: what one model finds is little, and the next one finds more by
+// it. So it is the models that have to say more of their own assignments, not the pieces: these gain always where
+// requests are in doubt, because another model likes another half of them. And where the first one finds little, there
+// is nothing behind it but what a model that was fitted for longer says for that alone, and two searches would agree on.
+void Matcher::Search::scatter_on() {
+    const auto calls = static_cast<double>(problem_.children.size());
+    double highest = score();
+    const auto gain = [&] {
+        attempt(&Search::scatter);
+        learn_again();
+        return (score() - highest) / calls;
+    };
+    const double first = gain();
+    if (first < kMuchScattered) return;
+    highest += first * calls;
+    auto best = chains_.parent_of();
+    for (int round = 1, in_vain = 0; round < kScatters && in_vain < kInVain; ++round) {
+        const double more = gain();
+        in_vain = more > kWorthScattering ? 0 : in_vain + 1;
+        if (more <= 0) continue;
+        highest += more * calls;
+        best = chains_.parent_of();
+    }
+    if (chains_.parent_of() == best) return;
+    chains_.restore(best);
+    learn_again();
 }
 
 // Other models, learned from other beginnings. Each is judged by what it says of its own assignment: another one's would
@@ -263,6 +291,11 @@ double Matcher::Search::changed() const {
     std::size_t count = 0;
     for (std::size_t c = 0; c < parent_of.size(); ++c) count += parent_of[c] != taught_by_[c];
     return static_cast<double>(count) / static_cast<double>(parent_of.size());
+}
+
+// Where it has changed.
+void Matcher::Search::learn_again() {
+    if (model_.choose_clock(chains_.parent_of()) || changed() > 0) reestimate();
 }
 
 void Matcher::Search::reestimate() {

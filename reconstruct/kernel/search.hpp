@@ -71,6 +71,7 @@ private:
     double bind(const Problem& stretch, const std::vector<float>& idle);
     void learn();
     void move_on();
+    void scatter_on();
     void start_elsewhere();
     void place();
     void soften();
@@ -78,6 +79,7 @@ private:
     Assignment weigh(const Draws& drawn);
     double changed() const;
     void reestimate();
+    void learn_again();
     void relearn();
 
     // Moves that gain.
