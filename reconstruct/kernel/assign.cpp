@@ -293,7 +293,7 @@ double Matcher::Search::changed() const {
     return static_cast<double>(count) / static_cast<double>(parent_of.size());
 }
 
-// Where it has changed.
+// From another assignment than the last one, or by another clock.
 void Matcher::Search::learn_again() {
     if (model_.choose_clock(chains_.parent_of()) || changed() > 0) reestimate();
 }
