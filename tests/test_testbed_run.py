@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def dry_pool(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     options = Options(
         users=40, seconds=5, seed=4, think_s=0.2, warmup_s=3, rampdown_s=1, work=60, pool_size=3,
         pool_habit="statement", connector="mod_proxy_ajp", jk_ping=True, ajp_secret=False, midstream=True,
+        in_flight=8,
     )  # fmt: skip
     return Finished(tmp_path_factory.mktemp("dry") / "run", options)
 
@@ -83,6 +85,15 @@ def test_all_requests_were_answered(ran: Finished) -> None:
     assert len(ran.asked) > 20
     assert {r["status"] for r in ran.asked} <= {"200", "303", "403", "404"}
     assert sum(r["status"] in ("200", "303") for r in ran.asked) > 0.95 * len(ran.asked)
+
+
+def most_at_a_time(ran: Finished) -> int:
+    steps = [(int(r["start_ns"]), 1) for r in ran.asked] + [(int(r["end_ns"]), -1) for r in ran.asked]
+    return max(accumulate(step for _, step in sorted(steps)))
+
+
+def test_users_have_as_many_requests_in_flight_as_they_may(dry_pool: Finished) -> None:
+    assert most_at_a_time(dry_pool) == dry_pool.options.in_flight
 
 
 def test_every_request_is_one_http_and_one_ajp_call(ran: Finished) -> None:

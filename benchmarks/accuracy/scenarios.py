@@ -1,7 +1,8 @@
 """What the accuracy suite measures, in one place: recordings of the testbed, span sets, and the bars.
 
 A recording is one `tapscope testbed run` with the options given here. What was settled on recordings of these
-seeds is judged by others, too: docs/accuracy.md says which.
+seeds is judged by others, too: docs/accuracy.md says which. Where a bar is meant for so many requests in
+flight, that is what users may have: else a machine that is half as fast would have twice as many.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ class Recording:
 
 RECORDINGS = (
     Recording("light", "board", "--users 40 --seed 9003 --think 0.5 --work 100"),
-    Recording("busy", "board", "--users 60 --seed 9001 --think 0.2 --work 330"),
-    Recording("pool", "board", "--users 60 --seed 9002 --think 0.1 --work 200 --pool-size 2"),
+    Recording("busy", "board", "--users 60 --seed 9001 --think 0.2 --work 330 --in-flight 25"),
+    Recording("pool", "board", "--users 60 --seed 9002 --think 0.1 --work 200 --pool-size 2 --in-flight 25"),
     Recording(
         "statement",
         "board",
         "--users 60 --seconds 12 --seed 9004 --think 0.2 --work 330 --pool-habit statement --midstream "
-        "--connector mod_proxy_ajp",
+        "--connector mod_proxy_ajp --in-flight 25",
     ),
-    Recording("prepared", "board", "--scenario prepared --seed 9106 --users 80 --think 0.3 --work 100"),
+    Recording(
+        "prepared",
+        "board",
+        "--scenario prepared --seed 9106 --users 80 --think 0.3 --work 100 --in-flight 25",
+    ),
     Recording(
         "avatica_prepared",
         "middleware",
@@ -55,7 +60,7 @@ RECORDINGS = (
     Recording("fanout-events", "fan-out", "--scenario fanout-events --seed 9014 --users 50 --think 0.5"),
     Recording("shop-light", "shop", "--scenario shop --seed 9015 --users 30 --think 0.7"),
     Recording("shop-busy", "shop", "--scenario shop --seed 9016 --users 80 --think 0.3"),
-    Recording("shop-full", "shop", "--scenario shop --seed 9017 --users 100 --think 0.12"),
+    Recording("shop-full", "shop", "--scenario shop --seed 9017 --users 100 --think 0.12 --in-flight 25"),
 )
 
 SPAN_SETS = ("hotel_load50", "hotel_load100", "media_load50", "media_load100")

@@ -71,6 +71,12 @@ def _listed() -> str:
 @set_option("--seed", type=int, default=1, help="Seed of all users' decisions.")
 @path_option("-o", "--output", required=True, help="New run directory.")
 @set_option("--think", "think_s", type=Number(0), default=3.0, help="Mean think time (s), exponential.")
+@set_option(
+    "--in-flight",
+    type=click.IntRange(0),
+    default=0,
+    help="Requests of users at a time, at most: further ones wait for their turn; 0: no limit.",
+)
 @choice_option(
     "--mix",
     MIXES,

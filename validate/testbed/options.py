@@ -26,6 +26,7 @@ class Options:
     seconds: float = 30.0
     seed: int = 1
     think_s: float = 3.0
+    in_flight: int = 0
     mix: str = "write10"
     warmup_s: float = 8.0
     rampdown_s: float = 2.0

@@ -262,6 +262,7 @@ class _Session:
             "seed": options.seed,
             "mix": options.mix,
             "think_s": options.think_s,
+            "in_flight": options.in_flight,
             "keep_alive": options.keep_alive,
             "burst_ns": int(options.burst_s * 1e9),
             "ids": options.logs,

@@ -1,7 +1,8 @@
 """Closed-loop emulated users: `python -m tapscope.validate.testbed.users CONFIG.json` on the client host.
 
-Each user keeps one HTTP/1.1 connection, waits for the answer, thinks, and asks again. The plan of phases
-comes as absolute times, so that the caller knows them beforehand. One row per request goes to requests.csv:
+Each user keeps one HTTP/1.1 connection, waits for the answer, thinks, and asks again. Where only so many
+requests may be in flight, who would be one more waits, first come, first served. The plan of phases comes as
+absolute times, so that the caller knows them beforehand. One row per request goes to requests.csv:
 request_id, user, interaction, method, target, intended_ns (when the think time was over), start_ns
 (request handed to the kernel), end_ns (last byte of the answer read; -1 when it never came), status (0:
 connection failed), bytes, local_port, answer (its text, where the visitors keep it: the path in vApp's).
@@ -16,6 +17,7 @@ import json
 import resource
 import sys
 import time
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +145,12 @@ class Connection(asyncio.Protocol):
 class User:
     """One emulated user."""
 
-    def __init__(self, number: int, config: dict[str, Any], out: Any) -> None:
+    def __init__(
+        self, number: int, config: dict[str, Any], turns: AbstractAsyncContextManager[Any], out: Any
+    ) -> None:
         self._number = number
         self._config = config
+        self._turns = turns
         visitors = importlib.import_module(f".{config['visitors']}", __package__)
         self._visitor = visitors.Visitor(config["seed"], number, config["mix"])
         self._out = out
@@ -167,7 +172,8 @@ class User:
                 break
             await _sleep_until(intended_ns)
             step = self._visitor.followed(follow) if follow else self._visitor.next_step()
-            answer = await self._request(step, intended_ns)
+            async with self._turns:
+                answer = await self._request(step, intended_ns)
             answered_ns = time.time_ns()
             follow = answer.location if answer is not None and answer.status in (302, 303) else ""
         if self._connection is not None and self._connection.transport is not None:
@@ -248,7 +254,9 @@ async def _run(config: dict[str, Any]) -> None:
     with Path(config["out"]).open("w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(COLUMNS)
-        await asyncio.gather(*(User(n, config, out).live() for n in range(config["users"])))
+        most = config["in_flight"]
+        turns = asyncio.Semaphore(most) if most else nullcontext()
+        await asyncio.gather(*(User(n, config, turns, out).live() for n in range(config["users"])))
 
 
 def main() -> None:
