@@ -368,7 +368,7 @@ def _after(options: Options, out: Path, manifest: dict[str, Any]) -> None:
         "per_second": round(len(latencies) / options.seconds, 2),
         "mean_in_flight": round(sum(latencies) / 1e3 / options.seconds, 3),
         "response_ms": _quantiles(latencies),
-        # From the moment a user wanted to ask: with the time until the connection stood (SYN drops).
+        # From the moment a user wanted to ask: with the time for its turn and for the connection (SYN drops).
         "wait_ms": _quantiles(sorted(waits)),
     }
     arrivals = sorted((out / "events").glob("*/requests.tsv"))

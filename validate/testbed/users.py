@@ -173,6 +173,8 @@ class User:
             await _sleep_until(intended_ns)
             step = self._visitor.followed(follow) if follow else self._visitor.next_step()
             async with self._turns:
+                if time.time_ns() >= config["end_ns"]:
+                    break  # its turn came too late
                 answer = await self._request(step, intended_ns)
             answered_ns = time.time_ns()
             follow = answer.location if answer is not None and answer.status in (302, 303) else ""
