@@ -33,6 +33,7 @@ void FanOut::fade(double keep) {
         any_ = false;
     }
     density_.clear();
+    known_.assign(std::size_t{1} << kKnownBits, {});
     for (auto* counts : {&followed_, &overlapped_, &step_count_, &set_count_, &gain_}) {
         for (double& x : *counts) x *= keep;
     }
@@ -69,12 +70,6 @@ void FanOut::find(const std::vector<std::int32_t>& parent_of) {
     }
 }
 
-std::uint64_t FanOut::key(std::int32_t a, std::uint32_t called, std::int32_t next) const noexcept {
-    const auto state = static_cast<std::uint64_t>(next + 1);  // 0: any
-    const auto states = static_cast<std::uint64_t>(problem_.children.n_classes) + 5;
-    return ((static_cast<std::uint64_t>(a) * states + state) << 32 | called) + 1;
-}
-
 void FanOut::observe(std::int32_t a, std::uint32_t called, std::int32_t next) {
     const auto set = static_cast<std::size_t>(sets_.insert(key(a, called, -1)));
     if (set == set_count_.size()) {
@@ -90,7 +85,7 @@ void FanOut::observe(std::int32_t a, std::uint32_t called, std::int32_t next) {
     step_count_[step] += 1;
 }
 
-float FanOut::log_p(std::int32_t a, std::uint32_t called, std::int32_t next, float log_expected) const {
+float FanOut::find_log_p(std::int32_t a, std::uint32_t called, std::int32_t next, float log_expected) const {
     const auto set = sets_.find(key(a, called, -1));
     if (set == kNone) return log_expected;
     const auto step = steps_.find(key(a, called, next));

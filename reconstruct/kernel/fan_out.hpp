@@ -55,7 +55,14 @@ public:
     void finish_begins();
 
     // log P(next | a, called), where a coarser estimate expects `expected`.
-    float log_p(std::int32_t a, std::uint32_t called, std::int32_t next, float log_expected) const;
+    float log_p(std::int32_t a, std::uint32_t called, std::int32_t next, float log_expected) const {
+        const auto asked = key(a, called, next);
+        auto& known = known_[asked * kScramble >> (64 - kKnownBits)];
+        if (known.key != asked || known.log_expected != log_expected) {
+            known = {asked, log_expected, find_log_p(a, called, next, log_expected)};
+        }
+        return known.log_p;
+    }
 
     // Whether beginnings of class k are told from the arrival of the request; then begin_density() holds.
     bool from_arrival(std::int32_t a, std::int32_t k) const noexcept {
@@ -71,7 +78,12 @@ private:
         return static_cast<std::size_t>(a) * static_cast<std::size_t>(problem_.children.n_classes) +
                static_cast<std::size_t>(k);
     }
-    std::uint64_t key(std::int32_t a, std::uint32_t called, std::int32_t next) const noexcept;
+    std::uint64_t key(std::int32_t a, std::uint32_t called, std::int32_t next) const noexcept {
+        const auto state = static_cast<std::uint64_t>(next + 1);  // 0: any
+        const auto states = static_cast<std::uint64_t>(problem_.children.n_classes) + 5;
+        return ((static_cast<std::uint64_t>(a) * states + state) << 32 | called) + 1;
+    }
+    float find_log_p(std::int32_t a, std::uint32_t called, std::int32_t next, float log_expected) const;
 
     const Problem& problem_;
     bool any_ = false;
@@ -86,6 +98,14 @@ private:
     std::vector<double> gain_;  // nats that the arrival says more than the chain does
     KeyMap steps_, sets_;
     std::vector<double> step_count_, set_count_, set_kinds_;
+    // Answers of log_p(), each in the one place that it may have: a search asks the same again and again.
+    static constexpr int kKnownBits = 13;  // 128 KB
+    static constexpr std::uint64_t kScramble = 0x9E3779B97F4A7C15ull;
+    struct Known {
+        std::uint64_t key = 0;
+        float log_expected = 0, log_p = 0;
+    };
+    mutable std::vector<Known> known_;
 };
 
 }  // namespace tapscope::match

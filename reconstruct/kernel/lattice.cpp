@@ -10,6 +10,7 @@ namespace tapscope::match {
 namespace {
 
 constexpr std::size_t kMostStates = 256;  // of a layer
+constexpr std::size_t kLookBack = 8;      // states of a layer that another one may have a tip in common with
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 
 std::uint64_t hash(const Tip& tip, std::uint64_t seed) noexcept {
@@ -30,6 +31,16 @@ float Lattice::step(int side, const Tip& tip, std::int32_t next) const {
     return weight_ * (p == kNone ? model_->orphan(next) : model_->step(p, tip, next));
 }
 
+// The step out of state s. One of the first states may have the same tip.
+float Lattice::step_from(int side, const Layer& before, std::size_t s, std::int32_t next) {
+    auto& stepped = stepped_[side];
+    const auto& tip = before.states[s].tip[side];
+    for (std::size_t other = 0; other < std::min(s, kLookBack); ++other) {
+        if (before.states[other].tip[side] == tip) return stepped[s] = stepped[other];
+    }
+    return stepped[s] = step(side, tip, next);
+}
+
 float Lattice::finish(const Tip& first, const Tip& second) const {
     float score = 0;
     if (parent_[0] != kNone) score += weight_ * model_->step(parent_[0], first, kEnd);
@@ -38,7 +49,8 @@ float Lattice::finish(const Tip& first, const Tip& second) const {
 }
 
 void Lattice::build(const Model& model, float weight, const std::vector<std::int32_t>& child,
-                    const std::vector<std::uint8_t>& loaded, std::size_t lo, Side first, Side second) {
+                    const std::vector<std::uint8_t>& loaded, std::size_t lo, Side first, Side second,
+                    bool sums) {
     model_ = &model;
     weight_ = weight;
     child_ = &child;
@@ -58,25 +70,25 @@ void Lattice::build(const Model& model, float weight, const std::vector<std::int
         const int x = loaded[i];
         if (parent_[x] != kNone) model.advance(parent_[x], begin.tip[x], child[i]);
     }
-    for (std::size_t i = 0; i + 1 < used_; ++i) extend(lo + i, layers_[i], layers_[i + 1]);
+    for (std::size_t i = 0; i + 1 < used_; ++i) extend(lo + i, layers_[i], layers_[i + 1], sums);
     finish_.clear();
     for (const auto& state : layers_[used_ - 1].states) {
         finish_.push_back(finish(state.tip[0], state.tip[1]));
     }
 }
 
-void Lattice::extend(std::size_t i, const Layer& before, Layer& layer) {
+void Lattice::extend(std::size_t i, const Layer& before, Layer& layer, bool sums) {
     const auto c = (*child_)[i];
     layer.states.clear();
     made_.clear();
-    came_.clear();
+    for (auto& stepped : stepped_) stepped.resize(before.states.size());
     slots_.assign(std::bit_ceil(4 * before.states.size()), kNone);
     for (std::size_t s = 0; s < before.states.size(); ++s) {
         const auto& from = before.states[s];
         for (int side = 0; side < 2; ++side) {
             const float content = (*content_[side])[i];
             if (content == kImpossible) continue;
-            const float gain = step(side, from.tip[side], c) + content;
+            const float gain = step_from(side, before, s, c) + content;
             State made;
             made.tip[0] = from.tip[0];
             made.tip[1] = from.tip[1];
@@ -88,13 +100,13 @@ void Lattice::extend(std::size_t i, const Layer& before, Layer& layer) {
             state.loaded = state.loaded || (from.loaded && (*loaded_)[i] == side);
             if (from.top + gain > state.top) {
                 state.top = from.top + gain;
-                came_[static_cast<std::size_t>(to)] = static_cast<std::int32_t>(made_.size());
+                state.came = static_cast<std::int32_t>(s);
             }
-            made_.push_back({static_cast<std::int32_t>(s), to, gain, 0});
+            if (sums) made_.push_back({static_cast<std::int32_t>(s), to, gain, 0});
         }
     }
     cut(layer);
-    join(layer);
+    if (sums) join(layer);
 }
 
 // Number of the state with these tips; a new one is put behind the others. The side is part of it: orphans leave no trace
@@ -106,7 +118,6 @@ std::int32_t Lattice::merge(const State& state, std::vector<State>& states) {
         if (slot == kNone) {
             slot = static_cast<std::int32_t>(states.size());
             states.push_back(state);
-            came_.push_back(kNone);
             return slot;
         }
         const auto& known = states[static_cast<std::size_t>(slot)];
@@ -131,7 +142,6 @@ void Lattice::cut(Layer& layer) {
     for (std::size_t s = 0; s < layer.states.size(); ++s) {
         if (layer.states[s].top <= least && !layer.states[s].loaded) continue;
         kept_[s] = static_cast<std::int32_t>(kept);
-        came_[kept] = came_[s];
         layer.states[kept++] = layer.states[s];
     }
     layer.states.resize(kept);
@@ -153,9 +163,6 @@ void Lattice::join(Layer& layer) {
     for (std::size_t k = 0; k < made_.size(); ++k) {
         if (made_[k].to == kNone) continue;
         auto& state = layer.states[static_cast<std::size_t>(made_[k].to)];
-        if (came_[static_cast<std::size_t>(made_[k].to)] == static_cast<std::int32_t>(k)) {
-            state.came = state.end;
-        }
         layer.edges[static_cast<std::size_t>(state.end++)] = made_[k];
     }
 }
@@ -171,7 +178,7 @@ float Lattice::best(std::vector<std::uint8_t>& side) const {
     for (std::size_t i = used_ - 1; i > 0; --i) {
         const auto& state = layers_[i].states[at];
         side[lo_ + i - 1] = state.side;
-        at = static_cast<std::size_t>(layers_[i].edges[static_cast<std::size_t>(state.came)].from);
+        at = static_cast<std::size_t>(state.came);
     }
     // The loaded split's own score, step by step: other splits may lead to the same states.
     float held = 0;

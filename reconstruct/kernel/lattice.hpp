@@ -28,9 +28,9 @@ public:
         const std::vector<float>& content;
     };
 
-    // `lo`: children before it stay with who has them in the loaded split.
+    // `lo`: children before it stay with who has them in the loaded split. `sums`: for sum(), and not for best() alone.
     void build(const Model& model, float weight, const std::vector<std::int32_t>& child,
-               const std::vector<std::uint8_t>& loaded, std::size_t lo, Side first, Side second);
+               const std::vector<std::uint8_t>& loaded, std::size_t lo, Side first, Side second, bool sums);
 
     // Best split. Returns its score minus the score of the loaded one.
     float best(std::vector<std::uint8_t>& side) const;
@@ -45,7 +45,7 @@ private:
     struct State {
         Tip tip[2];
         float top = 0;                    // score of the best split that leads here
-        std::int32_t came = 0;            // edge by which it does
+        std::int32_t came = 0;            // state of the layer before by which it does
         std::int32_t begin = 0, end = 0;  // edges into it
         std::uint8_t side = 0;            // who took the child of this layer
         bool loaded = false;
@@ -62,11 +62,12 @@ private:
         std::vector<Edge> edges;  // into these states, by state
         float top = 0;
     };
-    void extend(std::size_t i, const Layer& before, Layer& layer);
+    void extend(std::size_t i, const Layer& before, Layer& layer, bool sums);
     std::int32_t merge(const State& state, std::vector<State>& states);
     void cut(Layer& layer);
     void join(Layer& layer);
     float step(int side, const Tip& tip, std::int32_t next) const;
+    float step_from(int side, const Layer& before, std::size_t s, std::int32_t next);
     float finish(const Tip& first, const Tip& second) const;
 
     const Model* model_ = nullptr;
@@ -80,10 +81,10 @@ private:
     std::size_t used_ = 0;               // layers of this pair
     std::vector<float> finish_;          // by state of the last layer
     std::vector<double> finish_weight_;  // of that
+    std::vector<float> stepped_[2];      // steps to the layer at hand, by side and state of the one before
     std::vector<Edge> made_;             // into the layer at hand, as they are found
     std::vector<std::int32_t> slots_;    // hash table of its states
-    std::vector<std::int32_t> came_,
-        kept_;  // by state, before the layer is cut: its best edge, its number then
+    std::vector<std::int32_t> kept_;     // by state, before the layer is cut: its number then
     std::vector<float> scores_;
 };
 

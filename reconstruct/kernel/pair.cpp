@@ -63,11 +63,11 @@ float PairSplit::content_of(std::int32_t c, int side) const {
     return where < 0 ? kImpossible : weight_[side] * candidates_.content[static_cast<std::size_t>(where)];
 }
 
-void PairSplit::build_lattice() {
+void PairSplit::build_lattice(bool sums) {
     const auto side = [&](int x) {
         return Lattice::Side{parent_[x] == kNobody ? kNone : parent_[x], content_[x]};
     };
-    lattice_.build(model_, weight_[0], child_, held_by_, lo_, side(0), side(1));
+    lattice_.build(model_, weight_[0], child_, held_by_, lo_, side(0), side(1), sums);
 }
 
 float PairSplit::step(int side, std::int32_t previous, std::int32_t next) const {
@@ -83,7 +83,7 @@ float PairSplit::finish(int side, std::int32_t last) const {
 
 void PairSplit::prepare() {
     if (listed_) {
-        build_lattice();
+        build_lattice(true);
         lattice_.sum();
     } else {
         follow(true);
@@ -233,7 +233,7 @@ void PairSplit::finish_sums() {
 
 float PairSplit::best() {
     if (listed_) {
-        build_lattice();
+        build_lattice(false);
         return lattice_.best(side_);
     }
     follow(false);

@@ -90,7 +90,7 @@ private:
     void extend(std::size_t i, bool sums);
     void follow_loaded(std::size_t i, const float* stay);
     void finish_sums();
-    void build_lattice();
+    void build_lattice(bool sums);
     std::int32_t at(int side, std::size_t j) const noexcept {
         return j == lo_ ? before_[side] : child_[j - 1];
     }
