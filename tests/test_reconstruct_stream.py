@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from one_node import NODE
 from simulator import APP, DB, Simulation, simulate
+from waiting_worlds import held
 
 from tapscope.reconstruct import _kernel
 from tapscope.reconstruct.match.node import Matched, TokenIndex, match_node
@@ -54,6 +58,22 @@ def test_borders_cost_little(world, mode, in_stretches):
     whole = _match(world, mode)
     assert whole.counters["stretches"] == 1
     assert _accuracy(world, in_stretches) >= _accuracy(world, whole) - 0.01
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_requests_that_wait_in_order_are_told_in_later_stretches_as_in_the_first(seed):
+    """Who has no call yet, or another one's, moves all behind it in the orders of arrivals and first calls: a
+    forward pass leaves many such. Before places were told from what is usual nearby, 94.9 and 94.1 % of the
+    links of later stretches were right; 99.5 and 98.4 are."""
+    calls, evidence, truth = held(random.Random(seed), 2000, callers=45, in_order=True).tables()
+    parents = np.flatnonzero(calls["server_node"] == NODE)
+    children = np.flatnonzero(calls["client_node"] == NODE)
+    tokens = TokenIndex.build(evidence, EvidenceMode.TIMING)
+    made = match_node(calls, parents, children, *tokens, first_stretch=3000, stretch=1500, ahead=800)
+    assert made.counters["stretches"] > 3
+    right = made.parent == truth[made.child]
+    assert right[:3000].mean() > 0.98
+    assert right[3000:].mean() > 0.97
 
 
 def test_what_waits_does_not_grow_with_the_capture():

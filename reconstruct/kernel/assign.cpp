@@ -97,7 +97,7 @@ Assignment Matcher::Search::settle() {
     move_on();
     soften();
     learned_ = true;
-    return weigh(decide());
+    return weigh(decide(true));
 }
 
 Assignment Matcher::Search::follow(const Problem& stretch, const std::vector<float>& idle) {
@@ -113,7 +113,7 @@ Assignment Matcher::Search::follow(const Problem& stretch, const std::vector<flo
     bound_.score();
     chains_.forget();
     nearness_.forget();
-    return weigh(decide());
+    return weigh(decide(false));
 }
 
 void Matcher::Search::learn() {
@@ -225,8 +225,12 @@ void Matcher::Search::start_elsewhere() {
 
 void Matcher::Search::place() {
     set_out();
-    rank();
-    climb(options_.max_sweeps);
+    // A request that has no call yet has no place among those that wait, and moves all behind it: so first calls are ranked
+    // once more when all have theirs.
+    for (int again = 0; again < 2; ++again) {
+        rank();
+        climb(options_.max_sweeps);
+    }
     find_live_pairs();
     for (int round = 0; round < kBurnIn; ++round) draw();
 }
@@ -246,20 +250,31 @@ void Matcher::Search::soften() {
 }
 
 // The best assignment near the last estimate; then how often each choice is drawn, over options_.draws draws from
-// there.
-Draws Matcher::Search::decide() {
+// there. Where it is not that of the `first` stretch, which was learned from again and again, what was ranked first may
+// be far from what is found.
+Draws Matcher::Search::decide(bool first) {
     climb(options_.max_sweeps);
     rank();
     climb(options_.max_sweeps);
     const auto certain = settle_quiet();
+    double gain = 0;
+    const auto moved = [&] { return gain > kWorthAnother * static_cast<double>(problem_.children.size()); };
+    const auto rank_if_moved = [&] {
+        if (first || !moved()) return;
+        rank();
+        climb(options_.max_sweeps);
+    };
     // Where chains climb to nothing better from two other places, they do so from any.
-    double gain = attempt(&Search::scatter);
+    gain = attempt(&Search::scatter);
     if (gain > 0) gain += attempt(&Search::scatter);
+    rank_if_moved();
     gain += attempt(&Search::set_out);
     if (gain > 0 && attempt(&Search::anneal) > 0) attempt(&Search::anneal);
+    rank_if_moved();
     if (by_lease_) attempt(&Search::lease);
     attempt(&Search::eject);
     unsettle(certain);
+    if (!first && moved()) nearness_.forget_starts();  // also of those who took no part
     if (cut_off_.run(chains_)) climb(options_.max_sweeps);
     const auto best = chains_.parent_of();
     model_.temper(kToDoubt);

@@ -75,7 +75,7 @@ private:
     void start_elsewhere();
     void place();
     void soften();
-    Draws decide();
+    Draws decide(bool first);
     Assignment weigh(const Draws& drawn);
     double changed() const;
     void reestimate();
