@@ -136,6 +136,7 @@ void Carried::bind() {
     });
     Held held;
     std::vector<std::int32_t> answered, named;  // by whom the values of the call at hand were held
+    std::vector<std::int32_t> family;           // of that call
     std::size_t ended = 0;
     for (std::size_t i = 0; i < n; ++i) {
         const auto c = static_cast<std::int32_t>(i);
@@ -170,20 +171,18 @@ void Carried::bind() {
         std::set_union(answered.begin(), answered.end(), named.begin(), named.end(),
                        std::back_inserter(sources_.item));
         sources_.close();
-        lineage_.item.push_back(c);
-        const auto own = lineage_.item.size();
+        // Apart, as long as those of others are looked at: where it goes they may have to move.
+        family.assign(1, c);
         // An answer has what a whole family names; of what was named the latest goes back to the others.
         answered.insert(answered.end(), named.rbegin(), named.rend());
         for (const auto s : answered) {
             if (s > c) continue;  // within the slack
             for (const auto back : lineage_.of(s)) {
-                const auto from = lineage_.item.begin() + static_cast<std::ptrdiff_t>(own);
-                if (lineage_.item.size() - own >= kLineage) break;
-                if (std::find(from, lineage_.item.end(), back) == lineage_.item.end()) {
-                    lineage_.item.push_back(back);
-                }
+                if (family.size() > kLineage) break;  // itself not counted
+                if (std::find(family.begin(), family.end(), back) == family.end()) family.push_back(back);
             }
         }
+        lineage_.item.insert(lineage_.item.end(), family.begin(), family.end());
         lineage_.close();
         const bool any = !sources_.of(c).empty();
         asked_at_.push_back(any ? static_cast<std::int32_t>(asked_.size()) : kNone);

@@ -136,6 +136,12 @@ int main() {
     expect(get.holds > 1.0f && get.lacks < -2.0f, "a key goes on to the next call, whatever all name");
     expect(put.holds > 1.0f && put.lacks < -2.0f, "and to the one behind it");
     expect(handed.evidence(put, 2, 4) > 0 && handed.evidence(put, 3, 4) < 0, "of the same request");
+    // Families move in memory as they become more, at times while one is made out of another (told by make sanitize).
+    const World alone(40, World::passed, 1);
+    const auto families = learned(alone);
+    for (int last = 2; last < 120; last += 3) {
+        expect(families.evidence(put, last - 1, last) > 0, "each goes back to its own");
+    }
     expect(!learned(asked).ratios(kList, kRow), "what the request names is not for this to tell");
     expect(!learned(repeated).ratios(kRow, kRow), "nor is the same question");
     std::printf("carried: %d differences\n", failures);
