@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_program import environment
+from cli_program import environment, wait_for
 
 from tapscope.reconstruct.threads import log
 from tapscope.reconstruct.threads.log import How, Way
@@ -97,6 +97,10 @@ def test_a_full_ring_loses_records_and_never_the_program_s_time(tmp_path):
     assert written.stat().st_size <= 1024
 
 
+TALKED = 16_384
+"""Bytes of a log behind which its program is under way, however busy the machine."""
+
+
 def test_recording_can_be_paused_and_goes_on_at_the_right_byte(tmp_path):
     # Pairs of threads that talk all the time, in messages that say where in their stream they stand.
     with subprocess.Popen(
@@ -108,6 +112,7 @@ def test_recording_can_be_paused_and_goes_on_at_the_right_byte(tmp_path):
     ) as program:
         assert program.stdin is not None
         assert program.stdout is not None
+        wait_for(lambda: any(each.stat().st_size > TALKED for each in tmp_path.rglob("*.threads")))
         marks = []
         for act in (record.pause, record.resume, record.pause, record.resume):
             time.sleep(0.3)
