@@ -47,8 +47,9 @@ bool StartOrder::rank(const Problem& problem, const std::vector<std::int32_t>& p
         arrival_rank_[p] = arrived;
         arrived += first_[p] != kNone;
     }
+    const auto shift_before = std::move(shift_);
     find_shift(problem);
-    return arrival_rank_ != arrival_before_ || start_rank_ != start_before_;
+    return arrival_rank_ != arrival_before_ || start_rank_ != start_before_ || shift_ != shift_before;
 }
 
 // Of the first calls at about the same time, the usual displacement: a request that has got none of its calls, or another
