@@ -21,6 +21,8 @@ constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2, kMostlySilent = 0.9;
 constexpr double kMostBehind = 1.5;  // nats for each call that a mere guess may be behind, to be followed
 constexpr int kStartRounds = 5;      // models on the way from there
+constexpr double kRestless =
+    0.01;  // share of children that moved, from which on the model was taught too early
 // Nats for each call that another beginning or a queue for workers must be ahead: the former has been learned for longer,
 // and says a little more for that alone; and a queue that explains no more than that tells nothing.
 constexpr double kWorthMoving = 0.05;
@@ -97,7 +99,10 @@ Assignment Matcher::Search::settle() {
     move_on();
     soften();
     learned_ = true;
-    return weigh(decide(true));
+    improve(true);
+    restless_ = changed() > kRestless;
+    says_ = score();
+    return weigh(draws());
 }
 
 Assignment Matcher::Search::follow(const Problem& stretch, const std::vector<float>& idle) {
@@ -105,6 +110,10 @@ Assignment Matcher::Search::follow(const Problem& stretch, const std::vector<flo
     content_.apply();
     bound_.score();
     place();
+    // Where many requests wait, a third of the links are wrong in the place to set out from. A model that is taught by it
+    // learns that, too, and sets out from a worse one in the next stretch.
+    if (restless_) improve(false);
+    taught_by_ = chains_.parent_of();
     content_.relearn(chains_.parent_of(), keep);
     bound_.estimate(chains_.parent_of(), keep);
     model_.estimate(chains_.parent_of(), keep);
@@ -113,7 +122,9 @@ Assignment Matcher::Search::follow(const Problem& stretch, const std::vector<flo
     bound_.score();
     chains_.forget();
     nearness_.forget();
-    return weigh(decide(false));
+    improve(false);
+    restless_ = changed() > kRestless;
+    return weigh(draws());
 }
 
 void Matcher::Search::learn() {
@@ -249,10 +260,9 @@ void Matcher::Search::soften() {
     chains_.forget();
 }
 
-// The best assignment near the last estimate; then how often each choice is drawn, over options_.draws draws from
-// there. Where it is not that of the `first` stretch, which was learned from again and again, what was ranked first may
-// be far from what is found.
-Draws Matcher::Search::decide(bool first) {
+// To the best assignment near the last estimate. Where it is not that of the `first` stretch, which was learned from again
+// and again, what was ranked first may be far from what is found.
+void Matcher::Search::improve(bool first) {
     climb(options_.max_sweeps);
     rank();
     climb(options_.max_sweeps);
@@ -276,6 +286,10 @@ Draws Matcher::Search::decide(bool first) {
     unsettle(certain);
     if (!first && moved()) nearness_.forget_starts();  // also of those who took no part
     if (cut_off_.run(chains_)) climb(options_.max_sweeps);
+}
+
+// How often each choice is drawn, over options_.draws draws from the best assignment.
+Draws Matcher::Search::draws() {
     const auto best = chains_.parent_of();
     model_.temper(kToDoubt);
     model_.doubt(true);
@@ -378,12 +392,13 @@ Assignment Matcher::match(const Problem& as_it_came, const std::vector<float>& i
     if (!search_->in_doubt(out)) return out;
     if (!other) other = begun(Course::sharp, stretch, idle);
     auto second = other->settle();
-    const double first_says = search_->score(), second_says = other->score();
-    if (second_says > first_says) {
+    const double apart = std::abs(search_->says() - other->says());
+    const bool second_leads = other->says() > search_->says();
+    if (second_leads) {
         std::swap(search_, other);
         std::swap(out, second);
     }
-    if (search_->worth_hearing(first_says, second_says, out)) search_->hear(second, out);
+    if (search_->worth_hearing(apart, second_leads, out)) search_->hear(second, out);
     return out;
 }
 

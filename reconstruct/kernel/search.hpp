@@ -53,11 +53,14 @@ public:
     bool mostly_starved() const;
     void expect_calls();
     Assignment settle();
+    // What the model that was settled on says of its best assignment. score() is from then on as of how sure it is, where
+    // gaps count for less: it may rank two searches the other way round.
+    double says() const noexcept { return says_; }
 
-    // Whether a second search is worth it; whether this one, which is ahead, should hear the other, by what the models of
-    // either say of their own assignments; and what follows from what that has found: see second_opinion.cpp.
+    // Whether a second search is worth it; whether this one, which leads, should hear the other, by how far `apart` is what
+    // they say, and whether this one is the `second`; and what follows from what that has found: see second_opinion.cpp.
     bool in_doubt(const Assignment& found) const;
-    bool worth_hearing(double first, double second, const Assignment& found) const;
+    bool worth_hearing(double apart, bool second, const Assignment& found) const;
     void hear(const Assignment& second, Assignment& found);
 
     // A later stretch.
@@ -75,7 +78,8 @@ private:
     void start_elsewhere();
     void place();
     void soften();
-    Draws decide(bool first);
+    void improve(bool first);
+    Draws draws();
     Assignment weigh(const Draws& drawn);
     double changed() const;
     void reestimate();
@@ -136,6 +140,9 @@ private:
     const Stop& stop_;
     const Course course_;
     bool learned_ = false;
+    bool restless_ =
+        false;  // in the stretch before, the model was taught by something far from what was found
+    double says_ = 0;
     bool by_lease_ = false;  // leases were worth it in the first stretch: it is so in later ones
     // Share of what this is sure of that another search found, too; and beside a doubt.
     double trust_ = 1, trust_beside_doubt_ = 1;

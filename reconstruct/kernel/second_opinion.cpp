@@ -5,7 +5,8 @@
 // much is in doubt, a second one is made, and that is followed whose model says more of its own assignment. None of its
 // links is surer than its like turned out to be: of those that could be somebody else's and that it is sure of, the share
 // that the other search has, too; or that of such beside a doubt, in whose request another call may or may not belong, if
-// it is less. A search whose model says much less of its assignment has found nothing, and says nothing.
+// it is less. To a power, because the mistakes that both make do not show. A search whose model says much less of its
+// assignment has found nothing, and says nothing.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +21,8 @@ constexpr double kInDoubt = 0.1;  // share of the calls that may be another requ
 // believed, or either where the best one itself is sure of so small a share of the calls.
 constexpr double kBehind = 0.03, kFar = 0.3;
 constexpr double kHardlyAny = 0.2;
-constexpr double kHalf = 0.5;  // of two searches that disagree, either may be right
+constexpr double kAlike = 1.5;  // mistakes for each one that shows
+constexpr double kHalf = 0.5;   // of two searches that disagree, either may be right
 
 // By child: whether it is a sure link of a request that is in doubt, because some other call may be its own or another's.
 std::vector<std::uint8_t> sure_beside_doubt(std::size_t parents, const Assignment& found) {
@@ -48,12 +50,12 @@ bool Matcher::Search::in_doubt(const Assignment& found) const {
     return unsure > kInDoubt * static_cast<double>(found.parent.size());
 }
 
-bool Matcher::Search::worth_hearing(double first, double second, const Assignment& found) const {
+bool Matcher::Search::worth_hearing(double apart, bool second, const Assignment& found) const {
     const auto calls = static_cast<double>(found.probability.size());
     const auto sure = std::count_if(found.probability.begin(), found.probability.end(),
                                     [](double p) { return p >= kSure; });
-    const bool far = second > first || static_cast<double>(sure) < kHardlyAny * calls;
-    return std::abs(second - first) <= (far ? kFar : kBehind) * calls;
+    const bool far = second || static_cast<double>(sure) < kHardlyAny * calls;
+    return apart <= (far ? kFar : kBehind) * calls;
 }
 
 void Matcher::Search::hear(const Assignment& second, Assignment& found) {
@@ -67,8 +69,9 @@ void Matcher::Search::hear(const Assignment& second, Assignment& found) {
         sure_there += beside_doubt[c];
         agreed_there += both && beside_doubt[c];
     }
-    trust_ = (agreed + 1) / (sure + 1);
-    trust_beside_doubt_ = std::min(trust_, (agreed_there + 1) / (sure_there + 1));
+    const auto trusted = [](double both, double all) { return std::pow((both + 1) / (all + 1), kAlike); };
+    trust_ = trusted(agreed, sure);
+    trust_beside_doubt_ = std::min(trust_, trusted(agreed_there, sure_there));
     trust(found);
     for (std::size_t c = problem_.decided(); c < found.parent.size(); ++c) {
         if (found.parent[c] == second.parent[c] || found.probability[c] <= kHalf) continue;
