@@ -49,8 +49,9 @@ lint: .stamps/python-build .stamps/python-lint source-tree ## ruff, mypy, clang-
 format: .stamps/python-lint ## rewrite every source with ruff and clang-format
 	@setup/format
 
-sanitize: .stamps/python-build ## C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+sanitize: packages-test .stamps/python-build .stamps/python-test ## C++ tests, recordings and Python tests of what is compiled, under sanitizers
 	@setup/cpp-tests build-sanitize -Dbuildtype=debug -Doptimization=1 -Db_lto=false -Db_sanitize=address,undefined -Db_lundef=false
+	@setup/sanitized-python build-sanitize
 
 fuzz: packages-fuzz .stamps/python-build ## libFuzzer on every dissector (SECONDS_PER_TARGET=30)
 	@setup/fuzz $(SECONDS_PER_TARGET)
