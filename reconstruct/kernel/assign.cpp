@@ -21,8 +21,7 @@ constexpr std::size_t kMany = 3;
 constexpr double kWorthAStart = 0.2, kMostlySilent = 0.9;
 constexpr double kMostBehind = 1.5;  // nats for each call that a mere guess may be behind, to be followed
 constexpr int kStartRounds = 5;      // models on the way from there
-constexpr double kRestless =
-    0.01;  // share of children that moved, from which on the model was taught too early
+constexpr double kRestless = 0.01;   // share of children that moved since the model was taught: too early
 // Nats for each call that another beginning or a queue for workers must be ahead: the former has been learned for longer,
 // and says a little more for that alone; and a queue that explains no more than that tells nothing.
 constexpr double kWorthMoving = 0.05;

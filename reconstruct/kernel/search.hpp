@@ -140,8 +140,7 @@ private:
     const Stop& stop_;
     const Course course_;
     bool learned_ = false;
-    bool restless_ =
-        false;  // in the stretch before, the model was taught by something far from what was found
+    bool restless_ = false;  // what was found in the stretch before is far from what taught the model
     double says_ = 0;
     bool by_lease_ = false;  // leases were worth it in the first stretch: it is so in later ones
     // Share of what this is sure of that another search found, too; and beside a doubt.
