@@ -109,7 +109,7 @@ Assignment Matcher::Search::follow(const Problem& stretch, const std::vector<flo
     content_.apply();
     bound_.score();
     place();
-    // Where many requests wait, a third of the links are wrong in the place to set out from. A model that is taught by it
+    // Where many requests wait, a quarter of the links are wrong in the place to set out from. A model that is taught by it
     // learns that, too, and sets out from a worse one in the next stretch.
     if (restless_) improve(false);
     taught_by_ = chains_.parent_of();
