@@ -342,6 +342,6 @@ def store_expectation(
 
 def connection_ends(connections: Table) -> np.ndarray[Any, np.dtype[np.int64]]:
     """When each connection ended for sure, ns; -1 where it was still open when the capture ended."""
-    gone = np.isin(connections["close_how"], (CloseHow.REUSED, CloseHow.EVICTED))
+    gone = np.isin(connections["close_how"], (CloseHow.REUSED, CloseHow.EVICTED, CloseHow.JUMPED))
     last = np.where(gone, connections["last_ns"], -1)
     return np.where(connections["closed_ns"] >= 0, connections["closed_ns"], last).astype(np.int64)

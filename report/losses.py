@@ -75,6 +75,7 @@ WORDS = {
     "tcp.out_of_order": "Segments that came out of order, put right",
     "tcp.overlap": "Segments that repeat a part of another one",
     "tcp.port_reused": "Connections whose ports were used again at once",
+    "tcp.jumped": "Connections that went on more than 1 GB away: what was sent in between was not captured",
     "tcp.rst": "Connections that were reset",
     "tcp.keep_alive": "Keep-alive probes",
     "tcp.zero_window": "Segments that say: my receive buffer is full",

@@ -92,6 +92,7 @@ class CloseHow(IntEnum):
     RST = 2
     REUSED = 3  # its port pair was taken by a new connection
     EVICTED = 4  # dropped by the engine at its memory bound
+    JUMPED = 5  # one side went on more than 1 GB away: what follows is a connection joined midstream
 
 
 class TcpEventKind(IntEnum):

@@ -338,6 +338,45 @@ def test_far_numbers_on_a_connection_in_use_end_nothing(tmp_path: Path) -> None:
     assert len(set(tables.messages["request"].tolist()) - {-1}) == 4
 
 
+SMALL = (b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
+@pytest.mark.parametrize("gigabytes", [1.5, 2.5, 3.7])
+def test_a_side_that_goes_on_far_away_is_joined_again(gigabytes: float, tmp_path: Path) -> None:
+    """Nothing was captured meanwhile. Numbers from 2 GB ahead on look like old ones: taken for
+    retransmissions, they lost every later answer of the connection."""
+    dialogue = talk(Dialogue().open(), PAIRS[:2])
+    dialogue.seq[SERVER] = (dialogue.seq[SERVER] + int(gigabytes * 2**30)) % 2**32
+    dialogue = talk(dialogue, [SMALL, *PAIRS]).close()
+    tables = read(write_pcap(tmp_path / "a.pcap", dialogue.packets))
+    counters = {name: count for name, count, _unit in tables.counters}
+    assert tables.connections["close_how"].tolist() == [CloseHow.JUMPED, CloseHow.FIN]
+    assert tables.connections["midstream"].tolist() == [False, True]
+    # Only the answer that is acknowledged there is dropped, by name.
+    assert len(set(tables.messages["request"].tolist()) - {-1}) == 2 + len(PAIRS)
+    assert counters["tcp.seq_out_of_range"] == 1
+    assert counters["discarded.seq_out_of_range"] == len(SMALL[1])
+    assert counters["tcp.jumped"] == 1
+    assert "tcp.retransmission" not in counters
+    assert len(tables.tcp_events["conn"]) == 0
+
+
+def test_both_sides_may_open_at_once(tmp_path: Path) -> None:
+    """Each acknowledges the other's SYN, and neither does so again."""
+    dialogue = Dialogue()
+    for flags in (SYN, SYN | ACK):
+        for side in (CLIENT, SERVER):
+            dialogue.seq[side] = dialogue.isn[side]
+            ack = dialogue.isn[1 - side] + 1
+            dialogue.seq[1 - side] = ack
+            dialogue.emit(side, flags)
+    dialogue.seq = [dialogue.isn[CLIENT] + 1, dialogue.isn[SERVER] + 1]
+    tables = read(write_pcap(tmp_path / "a.pcap", talk(dialogue, [SMALL] * 2).close().packets))
+    assert len(set(tables.messages["request"].tolist()) - {-1}) == 2
+    assert "tcp.syn_ack_retransmission" not in {name for name, _count, _unit in tables.counters}
+    assert len(tables.tcp_events["conn"]) == 0
+
+
 def test_a_connection_joined_midstream_knows_its_client(tmp_path: Path) -> None:
     dialogue = talk(Dialogue(client_port=80, server_port=40000).open(), PAIRS[:4])
     tables = read(write_pcap(tmp_path / "a.pcap", dialogue.packets[3:]))

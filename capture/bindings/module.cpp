@@ -44,6 +44,7 @@ py::dict codes() {
     close["RST"] = number(CloseHow::rst);
     close["REUSED"] = number(CloseHow::reused);
     close["EVICTED"] = number(CloseHow::evicted);
+    close["JUMPED"] = number(CloseHow::jumped);
     event["SYN_AGAIN"] = number(TcpEventKind::syn_again);
     event["SYN_ANSWER_AGAIN"] = number(TcpEventKind::syn_answer_again);
     event["RESENT"] = number(TcpEventKind::resent);

@@ -36,7 +36,7 @@ inline constexpr std::uint32_t truncated = 1, inferred = 2, retransmitted = 4, o
                                setup = 512;
 }
 
-enum class CloseHow : std::uint8_t { open = 0, fin = 1, rst = 2, reused = 3, evicted = 4 };
+enum class CloseHow : std::uint8_t { open = 0, fin = 1, rst = 2, reused = 3, evicted = 4, jumped = 5 };
 
 // What TCP did that may have kept somebody waiting.
 enum class TcpEventKind : std::uint8_t {

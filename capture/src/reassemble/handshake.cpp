@@ -6,6 +6,7 @@
 namespace tapscope {
 namespace {
 
+constexpr std::uint8_t kFarInARow = 2;           // segments that are refused before the next one is believed
 constexpr std::int64_t kMaxFirstLoss = 1 << 20;  // bytes; more is no hole but an idle peer's old number
 
 std::uint64_t listener_key(const Address& address, std::uint16_t port) noexcept {
@@ -28,9 +29,9 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
                           offset <= static_cast<std::int64_t>(Stream::kProvisional);
         const bool first_of_side = !mine.based && !old.closing;
         if (old.finished || (!same_start && !late && !first_of_side)) {
-            free_ports(index);
+            free_ports(index, CloseHow::reused);
             index = FlowTable::kNone;
-        } else if (same_start && (answer ? old.syn_ack_seen : old.syn_seen)) {
+        } else if (same_start && (answer ? mine.syn_ack : old.syn_seen)) {
             if (is_copy(old, s)) return FlowTable::kNone;
             recent_.remember(s);
             if (!answer) ++old.syn_retransmits;
@@ -51,7 +52,7 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
         anchor(mine,
                mine.next + static_cast<std::uint64_t>(static_cast<std::int64_t>(mine.from_next(s.seq + 1))));
     if (answer) {
-        connection.syn_ack_seen = true;
+        connection.syn_ack_seen = mine.syn_ack = true;
         // It acknowledges exactly the SYN, so it tells where the client's stream starts.
         if (!peer.based) peer.base_provisionally(s.ack);
         if (!peer.anchored) {
@@ -65,12 +66,12 @@ std::uint32_t Tracker::on_syn(std::uint32_t index, const Segment& s) {
     return index;
 }
 
-// From here on the ports are another connection's.
-void Tracker::free_ports(std::uint32_t index) {
+// From here on the ports are another connection's, or that of the same one behind a jump.
+void Tracker::free_ports(std::uint32_t index, CloseHow how) {
     Connection& old = at(index);
     if (!old.finished) {
-        counters_.add("tcp.port_reused", 1, Unit::connections);
-        if (old.close_how == CloseHow::open) old.close_how = CloseHow::reused;
+        counters_.add(how == CloseHow::jumped ? "tcp.jumped" : "tcp.port_reused", 1, Unit::connections);
+        if (old.close_how == CloseHow::open) old.close_how = how;
         finish_connection(index);
     }
     old.id = -1;
@@ -87,6 +88,18 @@ bool Tracker::opens_unseen(const Connection& old, const Segment& s) const noexce
     if (!old.closing && !old.finished && s.time_ns - old.last_ns < kInUse_ns) return false;
     return std::abs(std::int64_t{mine.from_next(s.seq)}) > kInWindow &&
            std::abs(std::int64_t{peer.from_next(s.ack)}) > kInWindow;
+}
+
+// Did one side go on far from where its stream stands, because the capture stood still meanwhile? One segment may be damaged
+// or forged: it takes three in a row, or the peer that acknowledges the last one. What comes then is joined midstream.
+bool Tracker::goes_on_elsewhere(Connection& old, const Segment& s) noexcept {
+    Stream& mine = old.stream[s.side];
+    Stream& peer = old.stream[s.side ^ 1];
+    if (mine.far + peer.far == 0) return false;
+    if ((s.flags & tcp_flag::ack) && peer.far > 0 && s.ack == peer.far_next) peer.far_acked = true;
+    if (s.length() == 0 || (s.flags & (tcp_flag::syn | tcp_flag::rst))) return false;
+    const bool follows = mine.far > 0 && s.seq == mine.far_next;
+    return peer.far_acked || (follows && (mine.far_acked || mine.far >= kFarInARow));
 }
 
 void Tracker::note_listener(const Segment& s) {

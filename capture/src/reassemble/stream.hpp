@@ -68,6 +68,7 @@ struct Stream {
     bool absent = false;        // no packet of this side was ever seen: do not wait for any
     bool first_ack_known = false;
     bool duplicate_ack = false;   // the peer acknowledged again what it had, while there was more
+    bool syn_ack = false;         // its SYN acknowledged one
     std::uint32_t first_ack = 0;  // lowest acknowledgement of it seen before it was anchored, raw
     std::uint32_t last_ack = 0;   // highest one before it was based, raw
     std::uint32_t packets = 0;    // saturating
@@ -83,6 +84,11 @@ struct Stream {
     std::uint32_t duplicate_ack_us = 0;
     std::uint64_t seen = 0;     // bytes delivered
     std::uint64_t missing = 0;  // bytes declared missing
+    // Segments in a row that follow one another far from this stream, saturating; one past the last of them, raw; and
+    // whether the peer has acknowledged that.
+    std::uint8_t far = 0;
+    bool far_acked = false;
+    std::uint32_t far_next = 0;
     std::unique_ptr<HeldSegments> held;
 
     // One past the last byte seen.

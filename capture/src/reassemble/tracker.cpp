@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace tapscope {
+namespace {
+
+// What a sender sends again was sent at most so many bytes before its newest: windows of 1 GB are legal (RFC 7323), but a
+// number that is further behind is more likely one that is up to 4 GB ahead.
+constexpr std::int64_t kLargestWindow = 1 << 28;
+
+}  // namespace
 
 Tracker::Tracker(Recorder& recorder, Outlet& outlet, Counters& counters, TapPoints& tap_points,
                  const Limits& limits, std::unordered_map<std::uint16_t, Protocol> port_map)
@@ -137,9 +144,12 @@ void Tracker::slow_path(std::uint32_t index, const Segment& s) {
     if (s.key.space == 0 && (index == FlowTable::kNone ? own_spaces_ > 0 : s.tap != at(index).tap) &&
         in_own_space(index, s)) [[unlikely]]
         return;
-    if (index != FlowTable::kNone && opens_unseen(at(index), s)) [[unlikely]] {
-        free_ports(index);
-        index = FlowTable::kNone;
+    if (index != FlowTable::kNone) {
+        const bool reused = opens_unseen(at(index), s);
+        if (reused || goes_on_elsewhere(at(index), s)) [[unlikely]] {
+            free_ports(index, reused ? CloseHow::reused : CloseHow::jumped);
+            index = FlowTable::kNone;
+        }
     }
     if (index != FlowTable::kNone && at(index).finished && !(s.flags & syn)) {
         if (is_copy(at(index), s)) return discard("discarded.mirror_copy", s.captured);
@@ -237,16 +247,23 @@ void Tracker::payload(Connection& connection, const Segment& s) {
     const std::int64_t begin = static_cast<std::int64_t>(mine.next) + mine.from_next(seq);
     const std::int64_t end = begin + s.length();
     const auto next = static_cast<std::int64_t>(mine.next);
-    if (mine.anchored && end <= next)
-        return old_bytes(connection, s, static_cast<std::uint64_t>(std::max<std::int64_t>(begin, 0)),
-                         static_cast<std::uint64_t>(std::max<std::int64_t>(end, 0)), s.captured);
     const auto refuse = [&](const char* packet, const char* bytes) {
         counters_.add(packet, 1, Unit::packets);
         discard(bytes, s.captured);
     };
-    if (begin < 0) return refuse("tcp.before_stream_start", "discarded.before_stream_start");
-    if (begin - next > std::int64_t{1} << 30)
+    const bool behind = next - begin > kLargestWindow || begin < -kInWindow;
+    if (begin - next > std::int64_t{1} << 30 || (mine.anchored && behind)) {
+        const bool follows = mine.far > 0 && seq == mine.far_next;
+        mine.far = follows ? static_cast<std::uint8_t>(std::min(mine.far + 1, UINT8_MAX)) : 1;
+        mine.far_acked = false;
+        mine.far_next = seq + s.length();
         return refuse("tcp.seq_out_of_range", "discarded.seq_out_of_range");
+    }
+    mine.far = 0;
+    if (mine.anchored && end <= next)
+        return old_bytes(connection, s, static_cast<std::uint64_t>(std::max<std::int64_t>(begin, 0)),
+                         static_cast<std::uint64_t>(std::max<std::int64_t>(end, 0)), s.captured);
+    if (begin < 0) return refuse("tcp.before_stream_start", "discarded.before_stream_start");
     if (mine.ended || (mine.fin_seen && static_cast<std::uint64_t>(begin) >= mine.fin_at))
         return refuse("tcp.data_after_fin", "discarded.after_fin");
     Segment fresh = s;
@@ -312,7 +329,7 @@ void Tracker::settle(Connection& connection, std::uint32_t index) {
     connection.plain = a.anchored && b.anchored && !a.has_held() && !b.has_held() && !a.fin_seen &&
                        !b.fin_seen && !connection.reset && a.packets > 0 && b.packets > 0 &&
                        !awaits_keys(connection) && !connection.window_closed[0] &&
-                       !connection.window_closed[1] &&
+                       !connection.window_closed[1] && a.far == 0 && b.far == 0 &&
                        (!connection.syn_ack_seen || connection.established_ns >= 0);
     if (!connection.closing && ((a.ended && b.ended) || connection.reset)) {
         connection.closing = true;

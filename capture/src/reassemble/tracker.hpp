@@ -123,8 +123,9 @@ private:
     // handshake.cpp: segments that open or break a connection
     std::uint32_t on_syn(std::uint32_t index, const Segment& segment);
     void note_listener(const Segment& segment);
-    void free_ports(std::uint32_t index);
+    void free_ports(std::uint32_t index, CloseHow how);
     bool opens_unseen(const Connection& old, const Segment& segment) const noexcept;
+    static bool goes_on_elsewhere(Connection& old, const Segment& segment) noexcept;
     void on_reset(Connection& connection, const Segment& segment);
     bool without_connection(const Segment& segment);
     void find_client(Connection& connection);
