@@ -88,13 +88,15 @@ def intra_node_delay(calls: Table, parent: NDArray[np.int64], made: Table | None
     if len(rows):
         group = parent[rows]
         first = np.concatenate([[True], group[1:] != group[:-1]])
-        # Running maximum of departure within each group: lift every group above the one before it.
-        base = int(made["arrive_ns"][rows].min())
-        end = made["depart_ns"][rows] - base
-        lift = (np.cumsum(first) - 1) * (int(end.max()) + 1)
-        reached = np.maximum.accumulate(end + lift) - lift
-        before = np.concatenate([[0], reached[:-1]])
-        begin = made["arrive_ns"][rows] - base
+        # Running maximum of departure within each group: every group is lifted above the one before it. What
+        # is lifted are places in the order of departures: times, lifted for every parent, pass 2**63.
+        begin, end = made["arrive_ns"][rows], made["depart_ns"][rows]
+        order = np.argsort(end, kind="stable")
+        place = np.empty(len(rows), dtype=np.int64)
+        place[order] = np.arange(len(rows))
+        lift = (np.cumsum(first) - 1) * len(rows)
+        reached = end[order[np.maximum.accumulate(place + lift) - lift]]
+        before = np.concatenate([begin[:1], reached[:-1]])
         begin = np.where(first, begin, np.maximum(begin, before))
         np.add.at(covered, group, np.maximum(end - begin, 0))
     return np.where(calls["depart_ns"] < 0, -1, np.maximum(stay - covered, 0))

@@ -149,6 +149,34 @@ def test_intra_node_delay_is_the_stay_that_no_child_covers(forest):
         assert delay[i] == max(end - begin - len(covered), 0)
 
 
+def test_intra_node_delays_are_exact_however_long_a_run_lasts_and_how_many_parents_there_are():
+    """Parents times length of the run, in ns, are far more than int64 holds."""
+    random = np.random.default_rng(5)
+    parents, children, month_ns = 20_000, 4, 30 * 86_400 * 10**9
+    begin = 1_795_223_629 * 10**9 + np.sort(random.integers(0, month_ns, parents))
+    stay = random.integers(1, 50_000_000, parents)
+    parent = np.concatenate([np.full(parents, -1), np.repeat(np.arange(parents), children)])
+    made = begin[parent[parents:]] + random.integers(0, 50_000_000, parents * children)
+    calls = {
+        "arrive_ns": np.concatenate([begin, made]),
+        "depart_ns": np.concatenate([begin + stay, made + random.integers(0, 30_000_000, len(made))]),
+    }
+    calls["depart_ns"][parents::7] = -1  # not answered
+    delay = traces.intra_node_delay(calls, parent)
+    inside: list[list[tuple[int, int]]] = [[] for _ in range(parents)]
+    for row in range(parents, len(parent)):
+        if calls["depart_ns"][row] >= 0:
+            inside[parent[row]].append((int(calls["arrive_ns"][row]), int(calls["depart_ns"][row])))
+    wanted = []
+    for spent, calls_made in zip(stay.tolist(), inside, strict=True):
+        covered = reached = 0
+        for low, high in sorted(calls_made):
+            covered += max(high - max(low, reached), 0)
+            reached = max(reached, high)
+        wanted.append(max(spent - covered, 0))
+    assert delay[:parents].tolist() == wanted
+
+
 @given(forests())
 def test_every_call_is_in_the_trace_of_its_root(forest):
     calls, links = _tables_of(forest)
