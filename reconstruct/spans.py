@@ -155,12 +155,10 @@ def _read_file(path: Path, rows: _Rows) -> dict[str, Any]:
         first_line.setdefault(name, line)
 
     with _opened(path) as file:
-        reader = csv.reader(file)
-        places = _places(reader, path)
-        cells = _cells(reader, count)
-        for line, row in cells:
+        places = _places(file, path)
+        for line, text in _lines(file, count):
             try:
-                _add(rows, row, places, lambda name, line=line: count(name, line))
+                _add(rows, _cells(text), places, lambda name, line=line: count(name, line))
             except _BadRowError as error:
                 count(str(error), line)
                 left_out += 1
@@ -232,21 +230,34 @@ def _add_spans(rows: _Rows, found: dict[str, dapper.Span], sources: list[dict[st
                 count("span.parent_not_traced")
 
 
-def _cells(reader: Any, count: Any) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every row that the CSV reader can take apart."""
+def _lines(file: IO[str], count: Any) -> Iterator[tuple[int, str]]:
+    """Every line behind the header that is not empty, without its end, and its number."""
+    line = 1
     while True:
         try:
-            row = next(reader)
+            text = next(file)
         except StopIteration:
             return
-        except csv.Error:  # an unclosed quote, as a rule; the reader goes on behind it
-            count("span.unreadable_row", reader.line_num)
-            continue
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            count("span.truncated_file", reader.line_num)
+            count("span.truncated_file", line)
             return
-        if row:
-            yield reader.line_num, row
+        line += 1
+        if text := text.rstrip("\r\n"):
+            yield line, text
+
+
+def _cells(text: str) -> list[str]:
+    """The cells of one line. Every line is taken apart by itself: a cell that goes on in the next one is a
+    stray quote as a rule, and would swallow all rows up to the next quote."""
+    if '"' not in text:
+        return text.split(",")
+    try:
+        row: list[str] = next(csv.reader([text + "\n"]))
+    except csv.Error:  # a cell that is too long, as a rule
+        raise _BadRowError("span.unreadable_row") from None
+    if row[-1].endswith("\n"):
+        raise _BadRowError("span.unclosed_quote")
+    return row
 
 
 def _add(rows: _Rows, row: list[str], places: list[int], count: Any) -> None:
@@ -293,11 +304,11 @@ def _time_ns(text: str) -> int:
     return int(whole) * 1000 + int(part[:3].ljust(3, "0") or 0)
 
 
-def _places(reader: Any, path: Path) -> list[int]:
+def _places(file: IO[str], path: Path) -> list[int]:
     """Where the columns of COLUMNS stand."""
     remedy = f"Give a CSV file, also gzipped, whose first line names {', '.join(COLUMNS)}."
     try:
-        header = [name.strip() for name in next(reader, [])]
+        header = [name.strip() for name in next(csv.reader([next(file, "")]), [])]
     except (csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TapscopeError(
             f"line 1: this is no CSV table: {error}", path=path, offset=0, remedy=remedy

@@ -203,6 +203,7 @@ WORDS = {
     "match.circles": "Circles of calls that were taken for each other's parents: one link taken back",
     "span.short_row": "Rows of the span table with too few cells, left out",
     "span.unreadable_row": "Rows of the span table that are no CSV, left out",
+    "span.unclosed_quote": "Rows of the span table with a quote that is not closed in its line, left out",
     "span.no_message_id": "Rows of the span table without an id, left out",
     "span.repeated_message_id": "Rows of the span table with an id that was there before, left out",
     "span.no_service": "Rows of the span table without caller or callee, left out",

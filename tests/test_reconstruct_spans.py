@@ -141,11 +141,43 @@ def test_a_table_that_is_cut_gives_the_rows_up_to_there(world, tmp_path):
     assert "cut" in read.sources[0]["warning"]
 
 
-def test_a_quote_without_end_costs_what_stands_behind_it_only(tmp_path):
-    path = _file(tmp_path, "a,x,y,e,,10,20,", 'b,x,y,"' + "e" * 200_000 + ",,10,20,", "c,x,y,e,,10,20,")
+@pytest.mark.parametrize(
+    ("damaged", "name"),
+    [
+        ('"b,x,y,e,,11,21,', "span.unclosed_quote"),
+        ('b,x,y,"e,,11,21,', "span.unclosed_quote"),
+        ('b,x,y,e,,11,21,"', "span.unclosed_quote"),
+        ('b,x,y,"' + "e" * 200_000 + '",,11,21,', "span.unreadable_row"),
+    ],
+)
+@pytest.mark.parametrize("behind", [1, 3000])
+def test_a_damaged_row_costs_its_own_line_only(tmp_path, damaged, name, behind):
+    others = [f'c{number},x,y,"e",,1{number},1{number},' for number in range(behind)]
+    read = spans.read([_file(tmp_path, "a,x,y,e,,10,20,", damaged, *others)])
+    assert len(read) == 1 + behind
+    assert read.counters == {name: 1}
+    (source,) = read.sources
+    assert (source["rows_left_out"], source["first_line"]) == (1, {name: 3})
+
+
+def test_a_damaged_last_row_without_line_end_is_left_out(tmp_path):
+    path = _file(tmp_path, "a,x,y,e,,10,20,")
+    with path.open("a", encoding="utf-8") as file:
+        file.write('b,x,y,e,,11,21,"')
     read = spans.read([path])
-    assert read.message_id[0] == "a"
-    assert sum(read.counters.values()) >= 1
+    assert (read.message_id, read.counters) == (["a"], {"span.unclosed_quote": 1})
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_line_of_a_row_that_spans_several_is_counted(tmp_path, end):
+    path = tmp_path / "spans.csv"
+    lines = [HEADER, "a,x,y,e,,10,20,", 'b,x,y,"e', "", 'f",,11,21,', 'c,x,y,"e, ""f""",,12,22,']
+    path.write_bytes(end.join([*lines, ""]).encode())
+    read = spans.read([path])
+    assert (read.message_id, read.endpoints) == (["a", "c"], ["e", 'e, "f"'])
+    assert read.counters == {"span.unclosed_quote": 1, "span.short_row": 1}
+    assert read.sources[0]["rows_left_out"] == 2
+    assert read.sources[0]["first_line"] == {"span.unclosed_quote": 3, "span.short_row": 5}
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,27 @@ def test_a_csv_file_is_what_the_csv_module_makes_of_it(tmp_path_factory, rows, e
     assert counters.get("csv.short_row", 0) == len(body) - len(wanted)
 
 
+@pytest.mark.parametrize("size", [16, 1 << 20])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_quote_that_is_not_closed_costs_its_own_line_only(tmp_path, monkeypatch, size, end):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", size)
+    path = tmp_path / "some.csv"
+    good = [f'{number},"x, {number}"' for number in range(50)]
+    path.write_bytes(end.join(["a,b", *good[:20], '"20,x', "", *good[20:], '50,"']).encode())
+    counters: dict[str, int] = {}
+    rows = list(csv_files.csv_rows(path, ("a", "b"), counters, "csv"))
+    assert rows == [{"a": str(number), "b": f"x, {number}"} for number in range(50)]
+    assert counters == {"csv.unclosed_quote": 2}
+
+
+def test_a_quoted_cell_that_is_too_long_costs_its_own_line_only(tmp_path):
+    path = tmp_path / "some.csv"
+    path.write_text(f'a,b\n1,x\n2,"{"y" * 200_000}"\n3,"z"\n')
+    counters: dict[str, int] = {}
+    assert [row["a"] for row in csv_files.csv_rows(path, ("a", "b"), counters, "csv")] == ["1", "3"]
+    assert counters == {"csv.unreadable_row": 1}
+
+
 def test_blocks_end_where_lines_end_and_lose_nothing(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 16)
     path = tmp_path / "x.log"

@@ -171,6 +171,20 @@ def test_the_report_of_a_span_table_speaks_of_rows_and_shows_what_was_right(file
     assert "were open before the capture began" not in text
 
 
+def _truth(tmp_path: Path, content: str, *, encoding: str = "utf-8") -> span_truth.SpanTruth:
+    path = tmp_path / "truth.csv"
+    path.write_text(content, encoding=encoding)
+    return span_truth.read(path)
+
+
+def test_a_stray_quote_in_a_truth_costs_one_row(tmp_path):
+    rows = [f"m{number},,t{number}" for number in range(900)]
+    rows[100] = '"' + rows[100]
+    truth = _truth(tmp_path, "\n".join(["message_id,true_parent_id,true_trace_id", *rows, ""]))
+    assert truth.message_id == [f"m{number}" for number in range(900) if number != 100]
+    assert truth.counters == {"span_truth.unclosed_quote": 1}
+
+
 def test_validate_asks_for_exactly_one_kind_of_truth(files, tmp_path):
     out = tmp_path / "run.db"
     assert tapscope("trace", "--spans", files[0], "-o", out).returncode == 0

@@ -7,7 +7,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from io import StringIO
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +16,12 @@ from tapscope.store.errors import TapscopeError
 from tapscope.validate.blocks import OVERLONG, blocks
 from tapscope.validate.texts import Ints, Texts, lines_of
 
-CHUNK = 50_000
-"""Rows that the csv module reads at a time."""
-
 
 def csv_rows(
     path: Path, needed: tuple[str, ...], counters: dict[str, int], name: str
 ) -> Iterator[dict[str, str]]:
-    """Rows of a CSV file with a header, gzipped or not; short rows and a cut file are counted under `name`.
+    """Rows of a CSV file with a header, gzipped or not; short rows, lines that are no row, and a cut file are
+    counted under `name`.
 
     Raises TapscopeError for a missing file, and for one whose header lacks a needed column.
     """
@@ -71,27 +69,56 @@ def _columns(cells: Texts, widths: Ints, width: int, least: int) -> list[Texts]:
 def _cells(path: Path, counters: dict[str, int], name: str) -> Iterator[tuple[Texts, Ints]]:
     """The cells of many rows one after the other, and how many cells each row has; empty rows are left out.
 
-    Rows are split at commas, until a quoted cell comes: from there on the csv module reads them.
+    Rows are split at commas, in blocks with a quoted cell by the csv module.
     """
     parts = _blocks(path, counters, name)
     try:
         for block in parts:
             if b'"' in block or block.count(b"\r") != block.count(b"\r\n"):
-                rest = (StringIO(each.decode(), newline="") for each in chain([block], parts))
-                reader = filter(None, csv.reader(chain.from_iterable(rest)))
-                while rows := list(islice(reader, CHUNK)):
+                if rows := _quoted(block.decode(), counters, name):
                     yield Texts.of(list(chain.from_iterable(rows))), np.array(list(map(len, rows)))
-                return
+                continue
             if not block.isascii():
                 block.decode()  # raises what is no text
             lines, _ = lines_of(block if block.endswith(b"\n") else block + b"\n")
             lines = lines.where(lines.length > 0)
             if len(lines):
                 yield lines.cut(",")
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
         raise TapscopeError(
             f"this is not a CSV file: {error}", path=path, remedy="Give a CSV file with a header line."
         ) from error
+
+
+def _quoted(text: str, counters: dict[str, int], name: str) -> list[list[str]]:
+    """Rows of whole lines with quoted cells, empty ones left out. A cell that goes on in the next line is a
+    stray quote as a rule, and would swallow all rows up to the next quote: its line is counted and left out.
+    """
+    lines = list(StringIO(text if text.endswith(("\n", "\r")) else text + "\n", newline=""))
+    try:
+        rows = list(csv.reader(lines))
+        if len(rows) == len(lines) and not _goes_on(rows[-1]):
+            return [row for row in rows if row]
+    except csv.Error:
+        pass
+    rows = []
+    for line in lines:
+        try:
+            row = next(csv.reader([line]))
+        except csv.Error:  # a cell that is too long, as a rule
+            odd = f"{name}.unreadable_row"
+        else:
+            if not _goes_on(row):
+                rows += [row] if row else []
+                continue
+            odd = f"{name}.unclosed_quote"
+        counters[odd] = counters.get(odd, 0) + 1
+    return rows
+
+
+def _goes_on(row: list[str]) -> bool:
+    """Of a row that is read from a whole line: does its last cell go on in the next one?"""
+    return bool(row) and row[-1].endswith(("\n", "\r"))
 
 
 def _blocks(path: Path, counters: dict[str, int], name: str) -> Iterator[bytes]:
