@@ -177,12 +177,46 @@ def _truth(tmp_path: Path, content: str, *, encoding: str = "utf-8") -> span_tru
     return span_truth.read(path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("comma", [",", ", ", " , "])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_truth_may_have_blanks_and_a_byte_order_mark_as_a_span_table_may(tmp_path, encoding, comma, quote):
+    rows = ["message_id,true_parent_id,true_trace_id,tw_scope", f"{quote}a{quote},,t,0", "b,a,t,1", "c,a,t,0"]
+    truth = _truth(tmp_path, "\n".join(rows).replace(",", comma), encoding=encoding)
+    assert (truth.message_id, truth.parent, truth.trace) == (["a", "b", "c"], ["", "a", "a"], ["t"] * 3)
+    assert truth.in_scope == [False, True, False]
+    assert truth.counters == {}
+
+
 def test_a_stray_quote_in_a_truth_costs_one_row(tmp_path):
     rows = [f"m{number},,t{number}" for number in range(900)]
     rows[100] = '"' + rows[100]
     truth = _truth(tmp_path, "\n".join(["message_id,true_parent_id,true_trace_id", *rows, ""]))
     assert truth.message_id == [f"m{number}" for number in range(900) if number != 100]
     assert truth.counters == {"span_truth.unclosed_quote": 1}
+
+
+@pytest.mark.parametrize(("no", "yes"), [("0", "1"), ("0.0", "1.0"), ("False", "True"), ("0", "")])
+def test_a_scope_is_read_as_programs_write_it(tmp_path, no, yes):
+    rows = ["message_id,true_parent_id,true_trace_id,tw_scope", f"a,,t,{no}", f"b,a,t,{yes}", f"c,a,t,{no}"]
+    assert _truth(tmp_path, "\n".join(rows)).in_scope == [False, True, False]
+
+
+@pytest.mark.parametrize("scope", ["no", "2", "nan"])
+def test_a_scope_that_is_neither_0_nor_1_is_an_error_that_names_the_row(tmp_path, scope):
+    rows = ["message_id,true_parent_id,true_trace_id,tw_scope", "a,,t,0", f"b,a,t,{scope}"]
+    with pytest.raises(TapscopeError, match=f"message_id b: tw_scope is '{scope}'; expected 0 or 1"):
+        _truth(tmp_path, "\n".join(rows))
+
+
+@pytest.mark.parametrize("row", ["", "nobody,,t\n"])
+def test_a_truth_that_knows_no_call_of_the_run_is_too_little_to_judge_by(files, tmp_path, row):
+    out, truth = tmp_path / "run.db", tmp_path / "truth.csv"
+    assert tapscope("trace", "--spans", files[0], "-o", out).returncode == 0
+    truth.write_text("message_id,true_parent_id,true_trace_id\n" + row)
+    done = tapscope("validate", out, "--span-truth", truth)
+    assert done.returncode == 3
+    assert "Too little to judge by" in done.stderr
 
 
 def test_validate_asks_for_exactly_one_kind_of_truth(files, tmp_path):

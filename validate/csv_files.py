@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from io import StringIO
 from itertools import chain
@@ -38,7 +39,7 @@ def csv_columns(
     parts = _cells(path, counters, name)
     first, widths = next(parts, (Texts.of([]), np.zeros(1, dtype=np.int64)))
     width = int(widths[0])
-    header = first[:width].tolist()
+    header = [column.strip() for column in first[:width].tolist()]
     missing = [column for column in needed if column not in header]
     if missing:
         raise TapscopeError(
@@ -124,7 +125,9 @@ def _goes_on(row: list[str]) -> bool:
 def _blocks(path: Path, counters: dict[str, int], name: str) -> Iterator[bytes]:
     """Blocks of whole lines; a cut file ends early and is counted."""
     try:
-        for block in blocks(path):
+        for number, block in enumerate(blocks(path)):
+            if number == 0:
+                block = block.removeprefix(BOM_UTF8)
             if block == OVERLONG:
                 counters[f"{name}.overlong_line"] = counters.get(f"{name}.overlong_line", 0) + 1
                 continue

@@ -26,6 +26,9 @@ from tapscope.validate.validation import plain
 
 NEEDED = ("message_id", "true_parent_id", "true_trace_id")
 
+IN_SCOPE = {"": True, "1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+"""What stands under tw_scope, in small letters: programs write a column of 0 and 1 in three ways."""
+
 Ints = NDArray[np.int64]
 
 
@@ -63,9 +66,11 @@ class JudgedCalls:
 
 @dataclass(frozen=True)
 class SpanAccuracy:
-    """Result of `judge`. end_to_end: share of the transactions of which every edge in scope is right."""
+    """Result of `judge`. calls: those that the truth knows, and so are judged; end_to_end: share of the
+    transactions of which every edge in scope is right."""
 
     paths: PathAccuracy
+    calls: int
     traces: int
     traces_right_in_scope: int
     end_to_end: float
@@ -76,19 +81,32 @@ class SpanAccuracy:
 
 
 def read(path: str | Path) -> SpanTruth:
-    """Read a truth file; rows that are too short or name an id again are counted and left out."""
+    """Read a truth file; rows that are too short or name an id again are counted and left out. Blanks around
+    a cell are no part of it.
+
+    Raises TapscopeError for a file that is no truth, also where tw_scope holds something else than 0 and 1: a
+    scope that is misread makes an accuracy that is another one.
+    """
     counters: dict[str, int] = {}
     truth = SpanTruth([], [], [], [], counters)
     seen: set[str] = set()
     for row in csv_rows(Path(path), NEEDED, counters, "span_truth"):
-        if row["message_id"] in seen:
+        message_id, parent, trace = (row[name].strip() for name in NEEDED)
+        if message_id in seen:
             counters["span_truth.repeated_message_id"] = counters.get("span_truth.repeated_message_id", 0) + 1
             continue
-        seen.add(row["message_id"])
-        truth.message_id.append(row["message_id"])
-        truth.parent.append(row["true_parent_id"])
-        truth.trace.append(row["true_trace_id"])
-        truth.in_scope.append(bool(row["true_parent_id"]) and (row.get("tw_scope") or "1") != "0")
+        seen.add(message_id)
+        scope = row.get("tw_scope", "").strip()
+        if scope.lower() not in IN_SCOPE:
+            raise TapscopeError(
+                f"row of message_id {message_id}: tw_scope is {scope!r}; expected 0 or 1",
+                path=path,
+                remedy="Write 1 where the edge counts, 0 where it does not (docs/spans.md).",
+            )
+        truth.message_id.append(message_id)
+        truth.parent.append(parent)
+        truth.trace.append(trace)
+        truth.in_scope.append(bool(parent) and IN_SCOPE[scope.lower()])
     return truth
 
 
@@ -191,7 +209,7 @@ def judge(calls: JudgedCalls, truth: SpanTruth) -> SpanAccuracy:
         counters={name: value for name, value in sorted(counters.items()) if value},
     )
     whole = int(np.count_nonzero(~bad_in_scope))
-    return SpanAccuracy(paths, len(traces), whole, rate(whole, len(traces)))
+    return SpanAccuracy(paths, int(np.count_nonzero(known)), len(traces), whole, rate(whole, len(traces)))
 
 
 def validate(run_path: str | Path, truth_path: str | Path) -> SpanAccuracy:

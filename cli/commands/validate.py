@@ -136,6 +136,9 @@ def validate(
             print_json(found.as_json())
         else:
             show.span_validation(summary.span_tables(found), found.paths.counters)
+        if not found.calls:
+            note("Too little to judge by: the truth names no call of this run.")
+            return ExitCode.LOW_QUALITY
         return ExitCode.DONE
     logs = events or threads
     assert logs is not None
