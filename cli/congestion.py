@@ -79,6 +79,13 @@ def series(state: NodeState, name: str) -> list[dict[str, Any]]:
     ]
 
 
+def _pair(calls: float, units: float) -> str | None:
+    """Two correlations, in one cell; None where there is neither."""
+    if np.isnan(calls) and np.isnan(units):
+        return None
+    return ", ".join("-" if np.isnan(r) else f"{r:.2f}" for r in (calls, units))
+
+
 def show(listed: Sequence[Mapping[str, Any]]) -> None:
     """One line per node, and why, below."""
     columns = {
@@ -100,7 +107,7 @@ def show(listed: Sequence[Mapping[str, Any]]) -> None:
         | {
             "interval": f"{r['n_star_low']:.3g} to {r['n_star_high']:.3g}" if r["reached"] else "not reached",
             "speeds": len(r["speeds_units_per_s"]) or "",
-            "follows": f"{r['r_load_completions']:.2f}, {r['r_load_units']:.2f}",
+            "follows": _pair(r["r_load_completions"], r["r_load_units"]),
         }
         for r in listed
     ]

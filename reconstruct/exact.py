@@ -10,18 +10,20 @@ from tapscope.store.codes import LinkKind
 from tapscope.store.tables import Table
 
 
-def exact_links(parent: NDArray[np.int64], root: NDArray[np.bool_]) -> Table:
-    """The contract table `links`, probability 1; where no parent is known, nothing is guessed.
+def exact_links(parent: NDArray[np.int64], root: NDArray[np.bool_]) -> tuple[Table, int]:
+    """The contract table `links`, probability 1; where no parent is known, nothing is guessed. And how many
+    circles were opened.
 
     parent : row of each call's parent, -1 none; root : which calls are known to have none. A circle of
     parents, which contradicts itself, is opened (match/cycles.py).
     """
     count = len(parent)
     parent = parent.copy()
-    parent[circling(parent, np.ones(count))] = -1
+    circles = circling(parent, np.ones(count))
+    parent[circles] = -1
     kind = np.where(parent >= 0, int(LinkKind.LINKED), int(LinkKind.UNKNOWN))
     kind[root] = int(LinkKind.ROOT)
-    return {
+    links: Table = {
         "child": np.arange(count, dtype=np.int64),
         "parent": parent,
         "kind": kind.astype(np.uint8),
@@ -29,3 +31,4 @@ def exact_links(parent: NDArray[np.int64], root: NDArray[np.bool_]) -> Table:
         "runner_up": np.full(count, -1, dtype=np.int64),
         "runner_up_probability": np.zeros(count, dtype=np.float64),
     }
+    return links, len(circles)

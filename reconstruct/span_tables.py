@@ -103,7 +103,9 @@ def trace(
     serving = np.isin(calls["client_node"], calls["server_node"])
     counters: dict[str, int] = {}
     if spans.parent_id:
-        found = _told_links(spans, given)
+        found, circles = _told_links(spans, given)
+        if circles:
+            counters["span.parent_circle"] = circles
     else:
         found, counters = links(
             matched_calls(spans, given),
@@ -126,7 +128,7 @@ def trace(
     return Reconstruction(calls, nodes, given.addresses, found, trees, tree_calls, edges, counters)
 
 
-def _told_links(spans: Spans, given: SpanTables) -> Table:
+def _told_links(spans: Spans, given: SpanTables) -> tuple[Table, int]:
     place = {spans.message_id[row]: call for call, row in enumerate(given.row.tolist())}
     named = [spans.parent_id[row] for row in given.row.tolist()]
     parent = np.array([place.get(name, -1) for name in named], dtype=np.int64)

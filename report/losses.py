@@ -204,6 +204,8 @@ WORDS = {
     "span.short_row": "Rows of the span table with too few cells, left out",
     "span.unreadable_row": "Rows of the span table that are no CSV, left out",
     "span.unclosed_quote": "Rows of the span table with a quote that is not closed in its line, left out",
+    "span.parent_circle": "Circles of spans that name each other as parents: one link taken back",
+    "threads.parent_circle": "Circles of calls, by threads each other's parents: one link taken back",
     "span.no_message_id": "Rows of the span table without an id, left out",
     "span.repeated_message_id": "Rows of the span table with an id that was there before, left out",
     "span.no_service": "Rows of the span table without caller or callee, left out",

@@ -8,6 +8,7 @@ import pytest
 from simulator import NODE_NAMES, simulate
 
 from tapscope.cli.main import run
+from tapscope.reconstruct.spans import COLUMNS
 from tapscope.store.errors import ExitCode
 
 
@@ -35,6 +36,18 @@ def test_every_node_is_described(capsys, path) -> None:
     out = capsys.readouterr()
     assert "N*" in out.out
     assert NODE_NAMES[1] in out.err  # the reasons
+
+
+def test_what_a_short_run_does_not_tell_is_shown_as_a_dash(capsys, tmp_path) -> None:
+    table, out = tmp_path / "one.csv", str(tmp_path / "run.db")
+    row = "m,client,web,GET /,,1655759356601971,1655759356602971,"
+    table.write_text(",".join(COLUMNS) + f"\n{row}\n")
+    assert run(["trace", "--spans", str(table), "-o", out]) == ExitCode.DONE
+    capsys.readouterr()
+    assert run(["congestion", out]) == ExitCode.DONE
+    shown = capsys.readouterr().out
+    assert "web" in shown
+    assert "nan" not in shown
 
 
 def test_windows_of_one_node_have_states(capsys, path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cli_program import tapscope
 
-from tapscope.reconstruct import ctf, dapper, spans
+from tapscope.reconstruct import ctf, dapper, span_tables, spans
 from tapscope.store.codes import LinkKind
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
@@ -199,3 +199,16 @@ def test_contradictions_and_other_events_are_counted():
     )
     assert counted == {"other_event": 1, "repeated_time": 1, "parent_contradiction": 1}
     assert [dapper.times(span) for span in found.values()] == [[-1, 1, 3, -1]]
+
+
+def test_a_circle_of_told_parents_is_opened_and_counted():
+    read = spans.read([SERVICES])
+    inner = [row for row, parent in enumerate(read.parent_id) if parent]
+    above = read.message_id.index(read.parent_id[inner[0]])
+    whole = span_tables.trace(read, span_tables.tables(read))
+    assert "span.parent_circle" not in whole.counters
+    read.parent_id[above] = read.message_id[inner[0]]
+    made = span_tables.trace(read, span_tables.tables(read))
+    assert made.counters["span.parent_circle"] == 1
+    unknown = (made.links["kind"] == LinkKind.UNKNOWN).sum()
+    assert unknown == (whole.links["kind"] == LinkKind.UNKNOWN).sum() + 1

@@ -49,7 +49,9 @@ def trace(
     ranges, counters = wire.ranges(found.calls, tables.connections, tables.messages, tables.addresses, logs)
     told = parents.find(sides(ranges, logs), logs)
     counters = {**logs.counters, **counters, **told.counters}
-    links = _links(found.calls, told)
+    links, circles = _links(found.calls, told)
+    if circles:
+        counters["threads.parent_circle"] = circles
     if match_rest is not None:
         matched, more = match(found.calls, tables.evidence, match_rest, refusal=refusal, threads=threads)
         counters |= more | {"threads.matched_instead": _fill(links, matched)}
@@ -68,8 +70,9 @@ def _fill(links: Table, matched: Table) -> int:
     return int(np.count_nonzero(rest & (links["kind"] != LinkKind.UNKNOWN)))
 
 
-def _links(calls: Table, told: parents.Parents) -> Table:
-    """The contract table. A link by threads is certain: probability 1; where there is none, nothing is
-    guessed. A call of a node that serves nobody, or that its process made on its own, is a root."""
+def _links(calls: Table, told: parents.Parents) -> tuple[Table, int]:
+    """The contract table, and how many circles were opened. A link by threads is certain: probability 1;
+    where there is none, nothing is guessed. A call of a node that serves nobody, or that its process made on
+    its own, is a root."""
     entry = ~np.isin(calls["client_node"], calls["server_node"])
     return exact_links(told.parent, (told.why == Why.OWN) | ((told.why == Why.NOT_LOGGED) & entry))
