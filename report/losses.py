@@ -124,6 +124,7 @@ WORDS = {
     "cjdbc.statement_cut": "C-JDBC statements of which only the first 64 KiB were looked at",
     "cjdbc.unreadable_answer": "C-JDBC answers that could not be decoded: ended where the client went on",
     "cjdbc.unreadable_command": "C-JDBC commands that could not be decoded",
+    "sql.quote_in_doubt": "Statements whose text ends where a backslash leaves in doubt what is a literal",
     "avatica.missing_statement": "Avatica calls whose statement the server did not know any more",
     "avatica.unreadable_answer": "Avatica answers that could not be read",
     "avatica.statement_not_seen": "Avatica executions whose statement was sent before the capture",

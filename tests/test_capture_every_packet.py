@@ -146,7 +146,8 @@ def faults(whole: list[Message], found: list[Message], lost: list[Segment]) -> I
         ):
             continue
         known = asked.text and "text unseen" not in asked.text and "not seen)" not in asked.text
-        if known and "text unseen" not in wanted.text and not wanted.text.startswith(asked.text):
+        certain = asked.text.removesuffix(" ...")  # what follows a quote in doubt is not told
+        if known and "text unseen" not in wanted.text and not wanted.text.startswith(certain):
             yield f"{wanted} became {asked}"
         if not told_of(asked.text, wanted.text):
             yield f"{asked} is not {wanted}"

@@ -25,8 +25,9 @@ PLAIN_MYSQL = sorted(path for path in PCAPS.glob("mysql_*.pcap") if path not in 
 AT_LEAST = {
     Protocol.HTTP: ((97, 97), (97, 97)),
     Protocol.AJP: ((87, 87), (87, 87)),
-    # Statements of connections whose login was not seen; answers before the first that says that it is MySQL.
-    Protocol.MYSQL: ((684, 672), (678, 678)),
+    # Statements of connections whose login was not seen, and three with a backslash before a quote, which
+    # only the server explains; answers before the first that says that it is MySQL.
+    Protocol.MYSQL: ((684, 669), (678, 678)),
     # One number is not enough to know the protocol by; a dialect shows by the answer to the first message.
     Protocol.CJDBC: ((73, 70), (72, 72)),
     # The single byte that answers SSLRequest.

@@ -143,7 +143,8 @@ bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder&
     if (!call.sql.empty()) {
         const bool cut = call.sql_cut;
         // An execution repeats the statement's text as it was prepared: its literals are evidence again.
-        text.append(" ").append(statement_evidence(recorder, ref, call.sql, cut).fingerprint());
+        text.append(" ").append(
+            statement_evidence(recorder, ref, call.sql, cut, SqlDialect::mysql, kAnyDatabase).fingerprint());
         recorder.set_class(ref, Protocol::avatica, text);
         const auto class_of = [&](std::string_view name) {
             space.fingerprint.assign(name).append(text, call.name.size());
@@ -163,7 +164,8 @@ bool AvaticaBodies::request(MessageRef ref, Bytes body, bool complete, Recorder&
         for (const std::string_view command : call.commands) {
             const bool cut = call.sql_cut && &command == &call.commands.back();
             const std::string_view fingerprint =
-                statement_evidence(recorder, ref, command, cut, SqlDialect::mysql, slot).fingerprint();
+                statement_evidence(recorder, ref, command, cut, SqlDialect::mysql, kAnyDatabase, slot)
+                    .fingerprint();
             if (text.size() == call.name.size()) {
                 text.append(" ").append(fingerprint);
             } else if (std::string_view(text).substr(call.name.size() + 1) != fingerprint) {

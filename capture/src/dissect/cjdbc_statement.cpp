@@ -117,7 +117,8 @@ void CjdbcDissector::statement(bool cut, Recorder& recorder) {
     }
     std::string& name = recorder.scratch.class_text;
     name.assign(st.command->name).append(" ");
-    name.append(statement_evidence(recorder, side.message, sql, cut).fingerprint());
+    name.append(
+        statement_evidence(recorder, side.message, sql, cut, SqlDialect::mysql, kAnyDatabase).fingerprint());
     set_class(name, recorder);
     if (text.capacity() > 8 * 1024) text = {};
     if (st.sql.capacity() > 8 * 1024) st.sql = {};

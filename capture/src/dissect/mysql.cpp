@@ -269,6 +269,7 @@ void MysqlDissector::on_gap(Direction direction, std::uint64_t missing, Recorder
         pass_over_packet(direction, s.partial - kHeader, recorder)) {
         s.skip = s.partial - s.left - missing;
         s.left = s.partial = 0;
+        doubt_strings(direction);
         return recorder.borders_kept();
     }
     lose(direction);
@@ -291,6 +292,7 @@ void MysqlDissector::lose(Direction direction) {
     s.due = kNoMessage;
     s.continues = s.begun = false;
     uncertain_ = true;
+    doubt_strings(direction);
     name_.reset();
     if (direction == Direction::to_client) command_since_loss_ = false;
     // A PREPARE may be among the lost bytes, or the answer that says whether one succeeded.

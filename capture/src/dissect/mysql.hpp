@@ -16,6 +16,7 @@
 #include "dissector.hpp"
 #include "mysql_statements.hpp"
 #include "mysql_wire.hpp"
+#include "sql_strings.hpp"
 
 namespace tapscope {
 
@@ -166,6 +167,13 @@ private:
     void name_column(Bytes payload);
     void finish_naming(bool rows, Recorder& recorder);
 
+    // mysql_strings.cpp: how strings are read.
+    void note_status(std::uint16_t status) noexcept;
+    void note_collation(unsigned collation) noexcept;
+    void note_change_of_user(Bytes payload) noexcept;
+    void note_settings(std::string_view text) noexcept;
+    void doubt_strings(Direction direction) noexcept;
+
     // mysql_response.cpp: packets of the server.
     std::size_t wanted_of_server(std::uint32_t length, Bytes payload) const noexcept;
     void begin_answer(Bytes payload, std::uint8_t seq, std::uint64_t at, Recorder& recorder);
@@ -177,6 +185,7 @@ private:
     bool prepare_packet(std::uint32_t length, Bytes payload, bool more);
     bool column_count(std::uint32_t length, Bytes payload, Recorder& recorder);
     bool error(Bytes payload, Recorder& recorder);
+    std::uint16_t status_of_ok(Bytes payload) noexcept;
     bool ok(Bytes payload, Recorder& recorder);
     bool finished(std::uint16_t status, Recorder& recorder);
     void succeed(Recorder& recorder);
@@ -218,6 +227,8 @@ private:
     bool prepare_expects_eof_ = false;
     bool answer_binary_ = false;
     bool heard_ = false;  // a message of the server was seen
+    SqlStrings strings_;
+    std::uint8_t server_collation_ = 0;
     std::uint32_t server_caps_ = 0, server_caps_mariadb_ = 0;
     std::uint32_t caps_ = 0, caps_mariadb_ = 0;  // effective: of client and server
 

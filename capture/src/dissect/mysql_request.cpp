@@ -14,7 +14,8 @@ using namespace mysql;
 
 namespace {
 
-constexpr std::size_t kInflight = 64;  // statements awaiting their answer that are remembered
+constexpr std::size_t kInflight = 64;      // statements awaiting their answer that are remembered
+constexpr std::size_t kMostOfUser = 1024;  // bytes of a CHANGE_USER: names, password and collation
 constexpr std::uint8_t kSemiSyncAck = 0xEF;
 
 bool is_one_way(std::uint8_t command) noexcept {
@@ -68,6 +69,8 @@ std::size_t MysqlDissector::wanted_of_client(std::uint32_t length, std::uint8_t 
         case Command::stmt_execute:
         case Command::stmt_bulk_execute:
             return std::min<std::size_t>(length, kMaxText);
+        case Command::change_user:
+            return std::min<std::size_t>(length, kMostOfUser);
         case Command::stmt_send_long_data:
             return std::min<std::size_t>(length, 7);
         case Command::stmt_close:
@@ -176,6 +179,7 @@ void MysqlDissector::login(std::uint32_t length, Bytes payload, Recorder& record
         return;
     }
     caps_ = load_le32(payload.data());
+    note_collation(payload[8]);
     if (server_caps_ != 0) {
         caps_ &= server_caps_;
     } else {
@@ -227,6 +231,7 @@ void MysqlDissector::command(std::uint32_t length, Bytes payload, Recorder& reco
             remember(statement_slot(reader.u32()));
             break;
         case Command::change_user:
+            note_change_of_user(payload);
             phase_ = Phase::auth;
             break;
         default:
@@ -305,7 +310,9 @@ void MysqlDissector::statement_text(std::uint8_t command, std::uint32_t length, 
     if (cut) recorder.count("mysql.statement_cut");
     const Bytes text = prepare ? payload.subspan(1) : query_attributes(payload, recorder);
 
-    const SqlFingerprinter& sql = statement_evidence(recorder, request_, as_text(text), cut);
+    note_settings(as_text(text));
+    const SqlFingerprinter& sql =
+        statement_evidence(recorder, request_, as_text(text), cut, SqlDialect::mysql, strings_);
     if (!prepare) return statement_class(recorder, request_, protocol, sql);
     std::string& class_text = recorder.scratch.class_text;
     class_text.assign("PREPARE ").append(sql.fingerprint());

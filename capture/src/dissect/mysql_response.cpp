@@ -144,7 +144,9 @@ bool MysqlDissector::greeting(Bytes payload, Recorder& recorder) {
     while (reader.ok() && reader.u8() != 0) {}
     reader.skip(4 + 8 + 1);
     server_caps_ = reader.u16();
-    reader.skip(1 + 2);
+    server_collation_ = reader.u8();
+    const std::uint16_t status = reader.u16();
+    if (reader.ok()) note_status(status);
     server_caps_ |= std::uint32_t{reader.u16()} << 16;
     reader.skip(1 + 6);
     server_caps_mariadb_ = reader.u32();
@@ -190,9 +192,9 @@ bool MysqlDissector::first_packet(std::uint32_t length, Bytes payload, Recorder&
         case kEof:
             if (length >= kMaxPayload) break;
             recorder.set_status(answer_row_, 0);
-            return finished(
-                length < kTerminator && payload.size() >= 5 ? load_le16(&payload[3]) : std::uint16_t{0},
-                recorder);
+            if (length >= kTerminator || payload.size() < 5) return finished(0, recorder);
+            note_status(load_le16(&payload[3]));
+            return finished(load_le16(&payload[3]), recorder);
         default:
             break;
     }
@@ -203,6 +205,7 @@ bool MysqlDissector::auth_packet(std::uint32_t length, Bytes payload, Recorder& 
     switch (payload[0]) {
         case kOk:
             recorder.set_status(answer_row_, 0);
+            status_of_ok(payload);
             succeed(recorder);
             return true;
         case kEof:
@@ -218,14 +221,22 @@ bool MysqlDissector::auth_packet(std::uint32_t length, Bytes payload, Recorder& 
     }
 }
 
-bool MysqlDissector::ok(Bytes payload, Recorder& recorder) {
+// The status in an OK; 0 when it is not there.
+std::uint16_t MysqlDissector::status_of_ok(Bytes payload) noexcept {
     Reader reader(payload.subspan(1));
     reader.lenenc();  // affected rows
     reader.lenenc();  // last insert id
     const std::uint16_t status = reader.u16();
+    if (!reader.ok()) return 0;
+    note_status(status);
+    return status;
+}
+
+bool MysqlDissector::ok(Bytes payload, Recorder& recorder) {
+    const std::uint16_t status = status_of_ok(payload);
     recorder.set_status(answer_row_, 0);
     if (name_ != nullptr) finish_naming(false, recorder);
-    return finished(reader.ok() ? status : std::uint16_t{0}, recorder);
+    return finished(status, recorder);
 }
 
 bool MysqlDissector::finished(std::uint16_t status, Recorder& recorder) {

@@ -49,6 +49,7 @@ bool MysqlDissector::row_or_end(std::uint32_t length, Bytes payload, Recorder& r
         if (name_ != nullptr) finish_naming(true, recorder);
         if (eof && length == 5 && deprecate_eof_ != Known::yes) {
             deprecate_eof_ = Known::no;
+            note_status(load_le16(&payload[3]));
             if ((load_le16(&payload[3]) & server_status::cursor_exists) == 0) return false;
             recorder.set_status(answer_row_, 0);  // rows come by FETCH
             return finished(load_le16(&payload[3]), recorder);
@@ -59,6 +60,7 @@ bool MysqlDissector::row_or_end(std::uint32_t length, Bytes payload, Recorder& r
     if (payload[0] == kEof && length < kMaxPayload) {
         if (length >= 7) return ok(payload, recorder);
         recorder.set_status(answer_row_, 0);
+        if (eof) note_status(load_le16(&payload[3]));
         return finished(eof ? load_le16(&payload[3]) : std::uint16_t{0}, recorder);
     }
     if (wants_rows())

@@ -151,7 +151,7 @@ inline constexpr std::uint32_t progress = 0x1, stmt_bulk_operations = 0x4, exten
 }
 // SERVER_* bits.
 namespace server_status {
-inline constexpr std::uint16_t more_results = 0x0008, cursor_exists = 0x0040;
+inline constexpr std::uint16_t more_results = 0x0008, cursor_exists = 0x0040, no_backslash_escapes = 0x0200;
 }
 
 enum class Type : std::uint8_t {

@@ -181,6 +181,7 @@ void PostgresDissector::lose(Direction direction, Recorder& recorder) {
     const bool several = recorder.open_requests() > 1;
     if (direction == Direction::to_client) {
         session_->command_since_loss = session_->extended = false;
+        session_->strings = {};  // a change may be among what was lost
         after_execute_ = false;
     } else {
         close_unit(0, recorder);

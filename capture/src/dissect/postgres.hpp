@@ -116,6 +116,7 @@ private:
     void answer_skipped(std::uint64_t next, Recorder& recorder);
     void ready_after_loss(std::uint64_t at, Recorder& recorder);
     void error(Bytes body, std::uint64_t next, Recorder& recorder);
+    void parameter_status(Bytes body) noexcept;
     void row_description(Bytes body);
     void parameter_description(Bytes body);
     void data_row(Bytes body, Recorder& recorder);

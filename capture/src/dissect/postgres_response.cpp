@@ -18,6 +18,7 @@ constexpr std::size_t kRowPrefix = 1024;   // bytes of a row that are looked at
 constexpr std::size_t kErrorPrefix = 256;  // severity and SQLSTATE come first
 constexpr std::size_t kDescriptionPrefix = 4096;
 constexpr std::size_t kTagPrefix = 32;
+constexpr std::size_t kParameterPrefix = 64;  // name and value of the ones that are read
 
 bool is_token_type(ValueType type) noexcept {
     return type == ValueType::integer || type == ValueType::text || type == ValueType::uuid ||
@@ -72,6 +73,8 @@ std::size_t PostgresDissector::wanted_of_server(char type, std::uint32_t body) c
             return up_to(2 + 4 * kMaxParameters);
         case server::command_complete:
             return session_->naming ? up_to(kTagPrefix) : 0;
+        case server::parameter_status:
+            return up_to(kParameterPrefix);
         default:
             return 0;
     }
@@ -196,6 +199,7 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
 
 void PostgresDissector::server_message(char type, std::uint32_t, Bytes body, std::uint64_t at,
                                        std::uint64_t next, Recorder& recorder) {
+    if (type == server::parameter_status) parameter_status(body);
     if (session_->request_lost && answer_ == kNoMessage && recorder.has_request() && !await_ready_) {
         // Was it the first statement of a pipeline that was lost? Then this answer is not the open request's.
         const UnitKind kind = kind_of(recorder.front_tag(0));
@@ -335,6 +339,24 @@ void PostgresDissector::error(Bytes body, std::uint64_t next, Recorder& recorder
         return;
     }
     in_error_ = true;
+}
+
+// Name, value. The server says so at login and whenever it changes.
+void PostgresDissector::parameter_status(Bytes body) noexcept {
+    SqlStrings& strings = session_->strings;
+    Reader reader(body);
+    const std::string_view name = reader.text();
+    const std::string_view value = reader.text();
+    if (name == "standard_conforming_strings") {
+        strings.backslash = value == "on"    ? Backslash::plain
+                            : value == "off" ? Backslash::escapes
+                                             : Backslash::unknown;
+    } else if (name == "client_encoding") {
+        constexpr std::string_view two_byte[] = {"BIG5", "GB18030",        "GBK", "JOHAB",
+                                                 "SJIS", "SHIFT_JIS_2004", "UHC"};
+        const bool known = std::find(std::begin(two_byte), std::end(two_byte), value) != std::end(two_byte);
+        strings.two_byte = known ? TwoByte::yes : reader.ok() ? TwoByte::no : TwoByte::unknown;
+    }
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 #include "dissect/dissector.hpp"
 #include "dissect/postgres_statements.hpp"
+#include "dissect/sql_strings.hpp"
 
 namespace tapscope::postgres {
 
@@ -34,6 +35,8 @@ struct Session {
     bool copying = false;             // an Execute is COPY FROM STDIN, and its data have begun
     bool streams = false;             // the last query was START_REPLICATION
     bool orphan_tail = false;         // the rest of an answer whose request was not seen is being passed over
+
+    SqlStrings strings;  // as the server's parameters have it
 
     // The answer being read, or the last one.
     RequestUnit answered;

@@ -27,8 +27,9 @@ void PostgresDissector::query(std::uint32_t total, Bytes body, Recorder& recorde
     std::string_view text = as_text(body);
     if (!cut && !text.empty() && text.back() == 0) text.remove_suffix(1);
     session_->streams = text.starts_with("START_REPLICATION");
-    statement_class(recorder, request_, protocol,
-                    statement_evidence(recorder, request_, text, cut, SqlDialect::postgres));
+    statement_class(
+        recorder, request_, protocol,
+        statement_evidence(recorder, request_, text, cut, SqlDialect::postgres, session_->strings));
 }
 
 // Name, text, u16 number of types, u32 types.
@@ -48,8 +49,8 @@ void PostgresDissector::parse_statement(std::uint32_t total, Bytes body, Recorde
     if (!reader.ok()) text = as_text(body.subspan(name_size));
     if (cut) recorder.count("postgres.statement_cut");
     std::uint32_t slot_of_literal = kPreparedLiteralSlot;
-    const SqlFingerprinter& sql =
-        statement_evidence(recorder, request_, text, cut, SqlDialect::postgres, slot_of_literal);
+    const SqlFingerprinter& sql = statement_evidence(recorder, request_, text, cut, SqlDialect::postgres,
+                                                     session.strings, slot_of_literal);
     std::string& class_text = recorder.scratch.class_text;
     class_text.assign(kExecute).append(sql.fingerprint());
     bool evicted = false;

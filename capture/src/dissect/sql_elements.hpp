@@ -82,7 +82,7 @@ protected:
             else if (c == 'b')
                 before.kind = LiteralKind::bits;
             else if (c == 'e' && !kMysql)
-                before.backslashes = true;
+                before.escapes = true;
             else if (c != 'n')
                 return false;
         } else if ((kMysql && *from == '_') || names_type(from, size)) {

@@ -7,13 +7,15 @@
 namespace tapscope {
 
 const SqlFingerprinter& statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text,
-                                           bool cut, SqlDialect dialect, std::uint32_t& first) {
+                                           bool cut, SqlDialect dialect, SqlStrings strings,
+                                           std::uint32_t& first) {
     SqlFingerprinter& sql = recorder.sql.of(dialect);
     if (text.size() > kMaxStatementText) {
         text = text.substr(0, kMaxStatementText);
         cut = true;
     }
-    sql.scan(text, cut);
+    sql.scan(text, strings, cut);
+    if (sql.doubtful()) recorder.count("sql.quote_in_doubt");
     bool has_id = false;
     for (const SqlLiteral& literal : sql.literals()) {
         if (first >= kMaxParameterTokens) break;

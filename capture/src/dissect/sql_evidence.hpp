@@ -26,13 +26,17 @@ inline constexpr std::string_view kSignOfLife = "SELECT ?";
 // `cut`: the text is the beginning of a longer statement; then there is no STATEMENT token.
 // `first` is the slot of the first literal (statements of a batch are numbered on); it is moved on.
 const SqlFingerprinter& statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text,
-                                           bool cut, SqlDialect dialect, std::uint32_t& first);
+                                           bool cut, SqlDialect dialect, SqlStrings strings,
+                                           std::uint32_t& first);
 
 inline const SqlFingerprinter& statement_evidence(Recorder& recorder, MessageRef ref, std::string_view text,
-                                                  bool cut, SqlDialect dialect = SqlDialect::mysql) {
+                                                  bool cut, SqlDialect dialect, SqlStrings strings) {
     std::uint32_t first = 0;
-    return statement_evidence(recorder, ref, text, cut, dialect, first);
+    return statement_evidence(recorder, ref, text, cut, dialect, strings, first);
 }
+
+// How a text in Unicode is read that goes to a database of any make.
+inline constexpr SqlStrings kAnyDatabase{Backslash::unknown, TwoByte::no};
 
 // The class of the message is the fingerprint alone. Only in the protocol that the dialect is named for: what is known of
 // a text is kept with it.

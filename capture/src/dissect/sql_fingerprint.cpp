@@ -192,6 +192,10 @@ private:
 
     void after_row() {
         for (;;) {
+            if (result_.doubtful_) {
+                if (row_kept_ != nullptr) out_ = row_kept_ + row_kept_size_;
+                return;
+            }
             const auto size = static_cast<std::size_t>(out_ - row_);
             if (row_kept_ != nullptr && size == row_kept_size_ && std::memcmp(row_, row_kept_, size) == 0) {
                 out_ = row_kept_ + row_kept_size_;
@@ -203,7 +207,7 @@ private:
             if (q >= end_ || *q != ',') return;
             q = behind_blanks(q + 1);
             if (q >= end_) {
-                if (cut_) p_ = end_;
+                if (ends_early()) p_ = end_;
                 return;
             }
             const char* const word = q;
@@ -251,12 +255,12 @@ private:
                     out_ = out;
                     if (!list(kind, 1)) return false;
                     p_ = behind_blanks(p_);
-                    if (p_ >= end_) return cut_ && finish_list();
+                    if (p_ >= end_) return ends_early() && finish_list();
                     if (*p_ == ')') break;
                     if (*p_ != ',') return false;
                     ++p_;
                     p_ = behind_blanks(p_);
-                    if (p_ >= end_) return cut_ && finish_list();
+                    if (p_ >= end_) return ends_early() && finish_list();
                     if (*p_ != '(') return false;
                 }
                 ++p_;
@@ -292,7 +296,8 @@ private:
             if (*p_ != ',') return false;
             ++p_;
         }
-        if (!cut_ || first) return false;
+        if (!ends_early() || first) return false;
+        if (result_.doubtful_ && kind == List::values) return true;
         return kind == List::in && finish_in(closing);
     }
 
@@ -311,11 +316,14 @@ private:
     }
 
     void finish() {
-        if (cut_) {
-            if (depth_ > 0 && row_kept_ != nullptr) {
+        if (ends_early()) {
+            const bool row = depth_ > 0 && row_kept_ != nullptr;
+            if (row) {
                 out_ = row_kept_ + row_kept_size_;  // the row that the cut went through
             } else if (out_ > base_ && out_[-1] != ')') {
                 while (out_ > base_ && is(out_[-1], kIdent)) --out_;
+            }
+            if (result_.doubtful_ || (!row && out_ > base_ && out_[-1] != ')')) {
                 trim();
                 for (const char c : {' ', '.', '.', '.'}) put(c);
             }
@@ -323,6 +331,8 @@ private:
         trim();
         result_.fingerprint_ = {base_, fold_made_up_name(base_, static_cast<std::size_t>(out_ - base_))};
     }
+
+    bool ends_early() const noexcept { return cut_ || result_.doubtful_; }
 
     bool cut_;
     int depth_ = 0;             // parentheses open inside of a row behind VALUES that is not plain values
@@ -335,12 +345,13 @@ private:
 
 namespace tapscope {
 
-void SqlFingerprinter::scan(std::string_view text, bool cut) {
+void SqlFingerprinter::scan(std::string_view text, SqlStrings strings, bool cut) {
     literals_.clear();
-    rewritten_ = false;
+    rewritten_ = doubtful_ = false;
     text_ = text;
+    strings_ = strings;
     if (!cut) {
-        if (SqlMemo::Statement* known = memo_.find(text, literals_)) {
+        if (SqlMemo::Statement* known = memo_.find(text, strings, literals_)) {
             literal_count_ = literals_.size();
             placeholders_ = known->placeholders;
             class_id_ = &known->class_id;
@@ -364,8 +375,8 @@ void SqlFingerprinter::scan(std::string_view text, bool cut) {
         sql::SqlScanner<SqlDialect::postgres>(*this, text, cut).run();
     }
     if (fingerprint_.empty()) fingerprint_ = "(empty)";
-    if (!cut && !rewritten_ && literal_count_ == literals_.size())
-        memo_.note(text, literals_, fingerprint_, placeholders_);
+    if (!cut && !rewritten_ && !doubtful_ && literal_count_ == literals_.size())
+        memo_.note(text, strings, literals_, fingerprint_, placeholders_);
 }
 
 }  // namespace tapscope

@@ -9,7 +9,7 @@
 // and DEFAULT count as values inside such lists only. Names of savepoints, cursors and prepared statements that hold a
 // digit become `?` (sql_names.hpp). Comments go, executable ones (/*! */, /*M! */) and optimiser hints (/*+ */) stay
 // as text. White space is folded, trailing `;` removed. Other identifiers, quoted or with digits, stay. A text of
-// nothing else (pools ping by `;`) is `(empty)`.
+// nothing else (pools ping by `;`) is `(empty)`. How backslashes count is what SqlStrings says.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,19 @@
 
 #include "sql_literal.hpp"
 #include "sql_memo.hpp"
+#include "sql_strings.hpp"
 
 namespace tapscope {
 
 enum class SqlDialect : std::uint8_t {
     mysql,
-    postgres,  // "quoted" identifiers, $1 placeholders, $tag$ strings, nested comments, backslashes only in E'..'
+    postgres,  // "quoted" identifiers, $1 placeholders, $tag$ strings, nested comments, E'..'
 };
+
+// What servers do that nobody told otherwise.
+constexpr SqlStrings usual_strings(SqlDialect dialect) noexcept {
+    return {dialect == SqlDialect::mysql ? Backslash::escapes : Backslash::plain, TwoByte::no};
+}
 
 namespace sql {
 template <SqlDialect D>
@@ -48,18 +54,24 @@ class SqlFingerprinter {
 public:
     explicit SqlFingerprinter(SqlDialect dialect = SqlDialect::mysql) : dialect_(dialect) {}
 
+    SqlDialect dialect() const noexcept { return dialect_; }
+
     // `cut`: the text is the beginning of a longer statement. A list that reaches the cut is folded as if it were
     // complete; otherwise " ..." is appended in place of the last, possibly incomplete word.
-    void scan(std::string_view text, bool cut = false);
+    void scan(std::string_view text, SqlStrings strings, bool cut);
+    void scan(std::string_view text, bool cut = false) { scan(text, usual_strings(dialect_), cut); }
 
     std::string_view fingerprint() const noexcept { return fingerprint_; }
     std::span<const SqlLiteral> literals() const noexcept { return {literals_.data(), literals_.size()}; }
     std::size_t literal_count() const noexcept { return literal_count_; }  // recorded or not
     std::uint32_t placeholders() const noexcept { return placeholders_; }  // `?` or $n in the text
+    // From some quote on nothing is known but that there is more: the fingerprint ends there, in " ...".
+    bool doubtful() const noexcept { return doubtful_; }
     // Where to note the class of a fingerprint that is likely to come again, -1 until then; nullptr: nowhere.
     std::int32_t* class_id() const noexcept { return class_id_; }
 
-    // The scanned text without comments, white space outside of quotes folded, trailing `;` removed; literals stay.
+    // The scanned text without comments, white space outside of quotes folded, trailing `;` removed; literals stay, and
+    // from a quote in doubt on everything does.
     std::string_view statement();
 
 private:
@@ -81,6 +93,8 @@ private:
     std::size_t literal_count_ = 0;
     std::uint32_t placeholders_ = 0;
     std::int32_t* class_id_ = nullptr;
+    SqlStrings strings_;
+    bool doubtful_ = false;
     bool rewritten_ = false;  // something other than literals changed: statement() must rebuild the text
     std::string_view text_;
     std::string statement_;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "sql_fingerprint.hpp"
+#include "sql_strings.hpp"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -108,6 +109,23 @@ bool starts_line_comment(const char* p, std::size_t left) noexcept {
     return D != SqlDialect::mysql || left == 2 || is(p[2], kSpace) || static_cast<unsigned char>(p[2]) < 32;
 }
 
+// May the string at `quote` go on with the one that ended at `from`? PostgreSQL joins strings with a line end between
+// them, and an escape string stays one.
+inline bool continues_string(const char* from, const char* quote) noexcept {
+    bool line_end = false;
+    while (from < quote) {
+        if (is(*from, kSpace)) {
+            line_end |= *from == '\n' || *from == '\r';
+            ++from;
+        } else if (*from == '-' && quote - from > 1 && from[1] == '-') {
+            while (from < quote && *from != '\n' && *from != '\r') ++from;
+        } else {
+            return false;
+        }
+    }
+    return line_end;
+}
+
 // Length of the opening of a comment that stays: an executable one or an optimiser hint; 0 of one that goes.
 inline int kept_comment(const char* p, std::size_t left) noexcept {
     if (left > 3 && p[2] == 'M' && p[3] == '!') return 4;
@@ -172,10 +190,14 @@ const char* number_end(const char* p, const char* end) noexcept {
     return q;
 }
 
-// Finds the closing quote of the string whose first byte inside is `p`; end when it is missing. `escapes` is set
-// when the text between needs unescaping.
-inline const char* closing_quote(const char* p, const char* end, char quote, bool backslashes,
-                                 bool& escapes) noexcept {
+// The byte behind may be the second one of a character (TwoByte), not a backslash or a backtick.
+inline bool may_lead(char c) noexcept { return static_cast<unsigned char>(c) >= 0x80; }
+
+// Finds the closing quote of the string whose first byte inside is `p`; end when it is missing, nullptr when backslashes
+// leave in doubt which one it is. `two_byte`: a backslash behind a byte from 0x80 on may belong to its character.
+// `escapes` is set when the text between needs unescaping.
+inline const char* closing_quote(const char* p, const char* end, char quote, Backslash backslash,
+                                 bool two_byte, bool& escapes) noexcept {
     for (;;) {
 #if defined(__SSE2__)
         const __m128i quotes = _mm_set1_epi8(quote);
@@ -194,12 +216,15 @@ inline const char* closing_quote(const char* p, const char* end, char quote, boo
         while (p < end && *p != quote && *p != '\\') ++p;
         if (p >= end) return end;
         if (*p == '\\') {
-            if (backslashes) {
-                escapes = true;
-                ++p;
-                if (p >= end) return end;
-            }
-            ++p;
+            const char* const run = p++;
+            if (backslash == Backslash::plain) continue;
+            escapes = true;
+            while (p < end && *p == '\\') ++p;
+            if (p >= end) return end;
+            const bool odd = (p - run) % 2 != 0;
+            if (*p == quote && ((odd && backslash == Backslash::unknown) || (two_byte && may_lead(run[-1]))))
+                return nullptr;
+            if (odd) ++p;
             continue;
         }
         if (p + 1 < end && p[1] == quote) {

@@ -11,9 +11,9 @@ using namespace sql;
 
 namespace {
 
-std::uint64_t prefix_hash(std::string_view text) noexcept {  // of at least 16 bytes
+std::uint64_t prefix_hash(std::string_view text, SqlStrings strings) noexcept {  // of at least 16 bytes
     const auto* const p = reinterpret_cast<const std::uint8_t*>(text.data());
-    return mix64(load_le64(p), load_le64(p + 8));
+    return mix64(load_le64(p), load_le64(p + 8)) ^ strings.key();
 }
 
 bool all_digits(std::string_view text) noexcept {
@@ -24,7 +24,8 @@ bool all_digits(std::string_view text) noexcept {
 
 }  // namespace
 
-bool SqlMemo::matches(const Statement& known, std::string_view text, std::vector<SqlLiteral>& literals) {
+bool SqlMemo::matches(const Statement& known, std::string_view text, SqlStrings strings,
+                      std::vector<SqlLiteral>& literals) {
     const char* p = text.data();
     const char* const end = p + text.size();
     const char* piece = known.text.data();
@@ -46,8 +47,9 @@ bool SqlMemo::matches(const Statement& known, std::string_view text, std::vector
         } else {
             if (p == end || *p != gap.quote) return false;
             bool escapes = false;
-            const char* const close = closing_quote(p + 1, end, gap.quote, gap.backslashes, escapes);
-            if (close >= end) return false;
+            const char* const close = closing_quote(p + 1, end, gap.quote, strings.backslash,
+                                                    strings.two_byte != TwoByte::no, escapes);
+            if (close == nullptr || close >= end) return false;
             literals.push_back({{p + 1, static_cast<std::size_t>(close - p - 1)},
                                 escapes ? LiteralKind::escaped : LiteralKind::string,
                                 gap.quote,
@@ -58,22 +60,23 @@ bool SqlMemo::matches(const Statement& known, std::string_view text, std::vector
     return same(known.text.data() + known.text.size()) && p == end;
 }
 
-SqlMemo::Statement* SqlMemo::find(std::string_view text, std::vector<SqlLiteral>& literals) const {
+SqlMemo::Statement* SqlMemo::find(std::string_view text, SqlStrings strings,
+                                  std::vector<SqlLiteral>& literals) const {
     if (text.size() <= kPrefix) return nullptr;
-    const std::uint64_t prefix = prefix_hash(text);
+    const std::uint64_t prefix = prefix_hash(text, strings);
     for (const auto& known : sets_[prefix % kSets].ways) {
         if (known == nullptr) break;
         if (known->prefix != prefix) continue;
-        if (matches(*known, text, literals)) return known.get();
+        if (matches(*known, text, strings, literals)) return known.get();
         literals.clear();
     }
     return nullptr;
 }
 
-void SqlMemo::note(std::string_view text, const std::vector<SqlLiteral>& literals,
+void SqlMemo::note(std::string_view text, SqlStrings strings, const std::vector<SqlLiteral>& literals,
                    std::string_view fingerprint, std::uint32_t placeholders) {
     if (text.size() <= kPrefix || text.size() > kMostText || literals.size() > kMostGaps) return;
-    const std::uint64_t prefix = prefix_hash(text);
+    const std::uint64_t prefix = prefix_hash(text, strings);
     Set& set = sets_[prefix % kSets];
     std::unique_ptr<Statement>& way = set.ways[set.next];
     if (way != nullptr && ++set.passed < kPatience) return;

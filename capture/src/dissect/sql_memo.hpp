@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "sql_literal.hpp"
+#include "sql_strings.hpp"
 
 namespace tapscope {
 
@@ -32,20 +33,20 @@ public:
         struct Gap {
             std::uint32_t from, to;  // of the literal in `text`, quotes included
             char quote;              // 0: digits
-            bool backslashes;
+            bool backslashes;        // of SqlLiteral
         };
-        std::uint64_t prefix = 0;  // hash of the first bytes
+        std::uint64_t prefix = 0;  // hash of the first bytes, and of how strings are read
         std::string text;
         std::vector<Gap> gaps;
     };
 
-    // The statement that `text` is but for its literals, which are appended to `literals`; nullptr: none that is known,
+    // The statement, read in the same way, that `text` is but for its literals, which are appended to `literals`; nullptr: none that is known,
     // and `literals` may hold anything.
-    Statement* find(std::string_view text, std::vector<SqlLiteral>& literals) const;
+    Statement* find(std::string_view text, SqlStrings strings, std::vector<SqlLiteral>& literals) const;
 
     // What a whole scan found, if it is fit to be found again. `literals` are all of the text.
-    void note(std::string_view text, const std::vector<SqlLiteral>& literals, std::string_view fingerprint,
-              std::uint32_t placeholders);
+    void note(std::string_view text, SqlStrings strings, const std::vector<SqlLiteral>& literals,
+              std::string_view fingerprint, std::uint32_t placeholders);
 
 private:
     static constexpr std::size_t kSets = 64, kWays = 4;
@@ -56,7 +57,8 @@ private:
         std::array<std::unique_ptr<Statement>, kWays> ways;
         unsigned passed = 0, next = 0;
     };
-    static bool matches(const Statement& known, std::string_view text, std::vector<SqlLiteral>& literals);
+    static bool matches(const Statement& known, std::string_view text, SqlStrings strings,
+                        std::vector<SqlLiteral>& literals);
 
     std::array<Set, kSets> sets_;
 };

@@ -27,17 +27,34 @@ const char* behind_blank(const char* p, const char* end) noexcept {
     return p;
 }
 
+// Does an E that is a word of its own stand in front of the quote at `p`?
+bool starts_escape_string(const char* begin, const char* p) noexcept {
+    return p != begin && lower(p[-1]) == 'e' && (p - begin == 1 || !is(p[-2], kIdent));
+}
+
 template <SqlDialect D>
-void append_without_comments(std::string_view text, std::string& out) {
+void append_without_comments(std::string_view text, SqlStrings strings, std::string& out) {
     constexpr bool mysql = D == SqlDialect::mysql;
+    const bool two_byte =
+        strings.two_byte == TwoByte::yes || (strings.two_byte == TwoByte::unknown && !is_utf8(text));
     const char* p = text.data();
     const char* const end = p + text.size();
+    const char* escape_string_end = nullptr;
     while (p < end) {
         const char c = *p;
         if (c == '\'' || c == '"' || (mysql && c == '`')) {
             bool escapes = false;
-            const char* close = closing_quote(p + 1, end, c, mysql && c != '`', escapes);
-            close = close < end ? close + 1 : end;
+            const bool escape_string =
+                !mysql && c == '\'' &&
+                (starts_escape_string(text.data(), p) ||
+                 (escape_string_end != nullptr && continues_string(escape_string_end, p)));
+            const bool name = c == (mysql ? '`' : '"');
+            const Backslash backslash = name            ? Backslash::plain
+                                        : escape_string ? Backslash::escapes
+                                                        : strings.backslash;
+            const char* close = closing_quote(p + 1, end, c, backslash, two_byte, escapes);
+            close = close != nullptr && close < end ? close + 1 : end;
+            if (escape_string) escape_string_end = close;
             out.append(p, close);
             p = close;
         } else if (const char* next = behind_blank<D>(p, end); next != p) {
@@ -56,9 +73,9 @@ std::string_view SqlFingerprinter::statement() {
     if (!rewritten_) return strip(text_);
     statement_.clear();
     if (dialect_ == SqlDialect::mysql) {
-        append_without_comments<SqlDialect::mysql>(text_, statement_);
+        append_without_comments<SqlDialect::mysql>(text_, strings_, statement_);
     } else {
-        append_without_comments<SqlDialect::postgres>(text_, statement_);
+        append_without_comments<SqlDialect::postgres>(text_, strings_, statement_);
     }
     return strip(statement_);
 }

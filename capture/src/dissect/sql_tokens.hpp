@@ -30,6 +30,8 @@ protected:
 
     SqlTokens(SqlFingerprinter& result, std::string_view text)
         : result_(result),
+          strings_(result.strings_),
+          two_byte_(strings_.two_byte != TwoByte::no),
           begin_(text.data()),
           p_(begin_),
           end_(begin_ + text.size()),
@@ -201,7 +203,7 @@ protected:
         return add(text, base == 'x' ? LiteralKind::hex : LiteralKind::bits, 0);
     }
 
-    void add(std::string_view text, LiteralKind kind, char quote, bool backslashes = kMysql) {
+    void add(std::string_view text, LiteralKind kind, char quote, bool backslashes = false) {
         ++result_.literal_count_;
         if (result_.literals_.size() < kMaxSqlLiterals)
             result_.literals_.push_back({text, kind, quote, backslashes});
@@ -211,7 +213,7 @@ protected:
     struct Prefix {
         std::size_t size = 0;
         LiteralKind kind = LiteralKind::string;
-        bool backslashes = kMysql;
+        bool escapes = false;  // E'..': whatever the connection says
     };
 
     Prefix prefix() const noexcept {
@@ -233,7 +235,7 @@ protected:
                 found.kind = c == 'x' ? LiteralKind::hex : LiteralKind::bits;
             } else if (c == 'n' || c == 'e') {
                 if (c == 'n' || !kMysql) found.size = 1;
-                if (c == 'e' && !kMysql) found.backslashes = true;
+                if (c == 'e' && !kMysql) found.escapes = true;
             }
         } else if (kMysql && *word == '_') {
             found.size = size;
@@ -255,22 +257,53 @@ protected:
         put('?');
     }
 
+    // Where it is in doubt whether a byte belongs to the one in front: the whole text may settle that it does not.
+    bool settled_by_text() noexcept {
+        if (!two_byte_ || strings_.two_byte == TwoByte::yes ||
+            !is_utf8({begin_, static_cast<std::size_t>(end_ - begin_)}))
+            return false;
+        two_byte_ = false;
+        return true;
+    }
+
     // Records the string whose opening quote is at `p`; returns one past its closing quote.
     const char* take_string(const char* p, const Prefix& before) {
         const char quote = *p;
         bool escapes = false;
         const char* inside = p + 1;
-        const char* close = closing_quote(inside, end_, quote, before.backslashes, escapes);
+        const bool escape_string =
+            before.escapes || (escape_string_end_ != nullptr && escape_string_end_ < p &&
+                               continues_string(escape_string_end_, p));
+        const Backslash backslash = escape_string ? Backslash::escapes : strings_.backslash;
+        const char* close = closing_quote(inside, end_, quote, backslash, two_byte_, escapes);
+        if (close == nullptr && settled_by_text())
+            close = closing_quote(inside, end_, quote, backslash, two_byte_, escapes);
+        if (close == nullptr) {
+            result_.doubtful_ = true;
+            return end_;
+        }
         auto kind = before.kind;
         if (kind != LiteralKind::string && (close == inside || !all_digits(inside, close, kind)))
             kind = LiteralKind::string;
         if (kind == LiteralKind::string && escapes) kind = LiteralKind::escaped;
-        add({inside, static_cast<std::size_t>(close - inside)}, kind, quote, before.backslashes);
-        return close < end_ ? close + 1 : end_;
+        const bool unescape = backslash == Backslash::escapes || (kMysql && backslash == Backslash::unknown);
+        add({inside, static_cast<std::size_t>(close - inside)}, kind, quote, unescape);
+        if (close == end_) return end_;
+        if (escape_string) escape_string_end_ = close + 1;
+        return close + 1;
+    }
+
+    // Ends the reading where the backtick may be the second byte of a character.
+    bool backtick_in_doubt(const char* at) noexcept {
+        if (!kMysql || !two_byte_ || at == begin_ || !may_lead(at[-1]) || settled_by_text()) return false;
+        result_.doubtful_ = true;
+        p_ = end_;
+        return true;
     }
 
     void quoted_identifier(char quote) noexcept {
         const char* p = p_ + 1;
+        if (backtick_in_doubt(p_)) return;
         while (p < end_) {
             const auto* close =
                 static_cast<const char*>(std::memchr(p, quote, static_cast<std::size_t>(end_ - p)));
@@ -278,6 +311,7 @@ protected:
                 p = end_;
                 break;
             }
+            if (backtick_in_doubt(close)) return;
             p = close + 1;
             if (p >= end_ || *p != quote) break;
             ++p;
@@ -312,6 +346,9 @@ protected:
     }
 
     SqlFingerprinter& result_;
+    const SqlStrings strings_;
+    bool two_byte_;                            // a byte from 0x80 on may take the next one with it
+    const char* escape_string_end_ = nullptr;  // one past the last string that was E'..' or went on with one
     const char* begin_;
     const char* p_;
     const char* end_;
