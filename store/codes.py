@@ -64,7 +64,7 @@ class MessageFlag(IntFlag):
     OPAQUE = 8  # framed but not understood (for example encrypted)
     ERROR = 16  # the response reports an error (HTTP 5xx, MySQL ERR)
     UNFINISHED = 32  # the capture or connection ended inside it
-    RESYNCHRONISED = 64  # first message after a gap
+    RESYNCHRONISED = 64  # first message after a gap, or after what could not be read
     SUSPICIOUS = 128  # ambiguous framing, see RFC 9112 section 11
     ANSWER_LOST = 256  # request whose answer was among bytes that the tap did not see
     SETUP = 512  # opens a session, prepares a statement or asks for a sign of life, for what comes next

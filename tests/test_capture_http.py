@@ -303,6 +303,27 @@ CASES: dict[str, tuple[list[Turn], list[tuple[object, ...]]]] = {
         ],
         [("request", "GET /", 18, -1), ("response", 200, 70, 0)],
     ),
+    "length in a folded line": (
+        [
+            (CLIENT, b"POST /a HTTP/1.1\r\nContent-Length:\r\n\t3\r\n\r\nabc" + GET),
+            (SERVER, OK + b"HTTP/1.1 200 OK\r\nContent-Length: \r\n \r\n  5 \r\nA: b\r\n 7\r\n\r\nhello"),
+        ],
+        [
+            ("request", "POST /a", 44, -1),
+            ("request", "GET /", 18, -1),
+            ("response", 200, len(OK), 0),
+            ("response", 200, 61, 1),
+        ],
+    ),
+    "a folded line behind a length": (
+        [(CLIENT, b"POST /a HTTP/1.1\r\nContent-Length: 3\r\n 9\r\n\r\nabc" + GET), (SERVER, OK + OK)],
+        [
+            ("request", "POST /a", 46, -1),
+            ("request", "GET /", 18, -1),
+            ("response", 200, len(OK), 0),
+            ("response", 200, len(OK), 1),
+        ],
+    ),
     "proxy header, version 1": (
         [(CLIENT, b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 443\r\n" + GET), (SERVER, OK)],
         [("request", "GET /", 18, -1), ("response", 200, len(OK), 0)],
@@ -342,6 +363,7 @@ AMBIGUOUS = {
     "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "a chunk size with blanks": b"Transfer-Encoding: chunked\r\n\r\n2 \r\nab\r\n0\r\n\r\n",
     "blank before the colon": b"Content-Length : 5\r\n\r\nhello",
+    "length in a folded line": b"Content-Length:\r\n 5\r\n\r\nhello",
     "coding in a folded line": b"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
 }
 
@@ -385,6 +407,13 @@ def test_a_head_without_end_is_given_up_at_the_bound(tmp_path: Path) -> None:
     tables = run(tmp_path, [(CLIENT, endless), (CLIENT, GET), (SERVER, OK)])
     assert tables.counter("http.head_too_long") == 1
     assert tables.messages["kind"].tolist().count(MessageKind.REQUEST) == 2
+    # What came up to the bound is the message's, and nothing was lost behind it.
+    taken = int(tables.messages["wire_bytes"][0])
+    assert 200 * 1024 < taken < 200 * 1024 + 1448
+    assert tables.messages["end_ns"][0] > tables.messages["begin_ns"][0]
+    assert tables.messages["flags"][0] & MessageFlag.UNFINISHED
+    assert tables.counter("unparsed.http.head_too_long") == len(endless) - taken
+    assert tables.counter("unparsed.http.after_loss") == 0
 
 
 def test_times_are_those_of_first_and_last_byte(tmp_path: Path) -> None:

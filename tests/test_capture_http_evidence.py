@@ -31,6 +31,13 @@ ROUTES = [
     ("/img/17.png", "GET /img/{n}.png"),
     ("/s;jsessionid=ABC123?z&a=&a=2&m=%20", "GET /s ?a&m&z"),
     ("http://host:80/abs?x=1", "GET /abs ?x"),
+    ("https+unix://bob:hunter2@h/x", "GET /x"),
+    ("http://h?next=/secret", "GET /"),
+    ("bob:hunter2@h", "GET h"),
+    ("bob:hunter2@mail@h?x=1", "GET h ?x"),
+    ("/unsub?alice@example.com", "GET /unsub ?{value}"),
+    ("/a?wsdl", "GET /a ?wsdl"),
+    ("/a?1724313600&b=1&v1.2&alice%20b", "GET /a ?b&{id}&{value}"),
     ("/", "GET /"),
     ("/q?", "GET /q"),
     ("*", "GET *"),
@@ -66,6 +73,53 @@ def test_words_beyond_two_hundred_at_one_place_are_one_class(mss: int, tmp_path:
     assert found[253:255] == ["GET /user/{*}/mail", "GET /user/{*}/news"]
     assert found[255:257] == [f"GET /user/{word(3)}/mail", f"GET /user/{word(3)}/news"]
     assert found[-1] == "GET /pages/{*}.html"
+
+
+def classes_of(path: Path, asked: list[str]) -> list[str]:
+    turns = [(CLIENT, "".join(f"GET {target} HTTP/1.1\r\n\r\n" for target in asked).encode())]
+    tables = run(path, turns)
+    return [tables.classes[class_id][1] for class_id in tables.messages["class_id"].tolist()]
+
+
+def test_names_of_parameters_beyond_two_hundred_at_one_place_are_one_class(tmp_path: Path) -> None:
+    asked = [f"/find?{word(n)}=1&page=2" for n in range(250)]
+    asked += [f"/find?{word(n)}" for n in (7, 249)] + ["/find?page=3", f"/other?{word(249)}=1"]
+    found = classes_of(tmp_path, asked)
+    assert found[:3] == [f"GET /find ?{word(n)}&page" for n in range(3)]
+    assert found[199:250] == ["GET /find ?page&{*}"] * 51  # `page` is one of the two hundred
+    assert found[250:] == [
+        f"GET /find ?{word(7)}",
+        "GET /find ?{*}",
+        "GET /find ?page",
+        f"GET /other ?{word(249)}",
+    ]
+
+
+def test_selections_of_few_names_are_bounded(tmp_path: Path) -> None:
+    chosen = [[word(at) for at in range(12) if number >> at & 1] for number in range(1, 1 << 12)]
+    found = classes_of(tmp_path, ["/find?" + "&".join(f"{name}=1" for name in names) for names in chosen])
+    assert found[2] == f"GET /find ?{word(0)}&{word(1)}"
+    assert found[-1] == "GET /find ?{*}"
+    assert len(set(found)) == 200 + 12 + 1
+
+
+@pytest.mark.parametrize("target", ["/find?user{n}@x", "/find?u{n}x=1", "/{{u{n}}}/x", "/img/1.{n}x"])
+def test_no_place_of_a_target_fills_the_dictionary(target: str, tmp_path: Path) -> None:
+    assert len(set(classes_of(tmp_path, [target.format(n=n) for n in range(1000)]))) <= 201
+
+
+def test_a_part_of_a_query_without_a_name_is_evidence(tmp_path: Path) -> None:
+    tables = run(
+        tmp_path, [(CLIENT, b"GET /unsub?alice%40example.com&17&x=1 HTTP/1.1\r\n\r\n"), (SERVER, OK)]
+    )
+    nameless = _native.slot_of_name("")
+    assert tokens(tables) == {
+        token(TokenKind.URI, "/unsub?alice%40example.com&17&x=1"),
+        token(TokenKind.TEXT, "alice@example.com", slot=nameless),
+        token(TokenKind.NUMBER, "17", slot=nameless),
+        token(TokenKind.NUMBER, "1", "x"),
+        token(TokenKind.ENDPOINT, "10.0.0.1:40000"),
+    }
 
 
 def test_words_of_routes_are_bounded(tmp_path: Path) -> None:

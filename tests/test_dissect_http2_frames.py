@@ -60,6 +60,23 @@ def play(path: Path, turns: list[Turn], mss: int = 1448, lost: int = -1) -> capt
     return read(write_pcap(path / "a.pcap", dialogue.close().packets))
 
 
+def test_paths_of_grpc_are_classes_as_they_are_and_others_are_routes(tmp_path: Path) -> None:
+    many = 300
+    paths = [f"/tap.S/M{n % 150}" for n in range(many)] + [f"/tap.S{n}/M" for n in range(many)]
+    paths += (
+        [f"/users/{n}/x" for n in range(many)]
+        + [f"/users/u{n}" for n in range(many)]
+        + ["/S/M?x=1", "/a.b/7"]
+    )
+    asked = b"".join(ask(2 * n + 1, path, content_type="application/grpc") for n, path in enumerate(paths))
+    tables = play(tmp_path, [*OPEN, (CLIENT, asked)])
+    found = [row[2] for row in rows(tables) if row[0] == "grpc"]
+    assert found[: 2 * many] == paths[: 2 * many]
+    assert found[2 * many : 3 * many] == ["GET /users/{n}/x"] * many
+    assert found[3 * many : 3 * many + 200] == paths[3 * many : 3 * many + 200]
+    assert found[3 * many + 200 :] == ["/users/{*}"] * 100 + ["/S/M", "GET /a.b/{n}"]
+
+
 @pytest.mark.parametrize("mss", [1448, 1])
 def test_streams_interleave_and_every_byte_has_its_message(mss: int, tmp_path: Path) -> None:
     turns = [

@@ -170,7 +170,8 @@ Parsed HttpDissector::head(Direction direction, Bytes bytes, Recorder& recorder)
     if (result == HeadStep::complete)
         return direction == Direction::to_server ? request(found, recorder) : response(found, recorder);
     if (result == HeadStep::malformed) return malformed(direction, 0, label, recorder);
-    if (bytes.size() > kMaxHead) return malformed(direction, 0, "http.head_too_long", recorder);
+    // What came of it is the message's all the same.
+    if (bytes.size() > kMaxHead) return malformed(direction, bytes.size(), "http.head_too_long", recorder);
     if (side.state == State::head) {
         side.scanned = bytes.size();
         return {Step::ok, 0};
@@ -341,6 +342,7 @@ Parsed HttpDissector::malformed(Direction direction, std::uint64_t consumed, con
         recorder.end(side.message, consumed);
     }
     side.state = State::lost;
+    side.given_up = true;
     return {Step::malformed, consumed, label};
 }
 

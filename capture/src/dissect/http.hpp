@@ -44,6 +44,7 @@ private:
     };
     struct Half {
         State state = State::start;
+        bool given_up = false;  // lost: nothing is missing, the driver has named what follows
         MessageRef message = kNoMessage;
         std::uint64_t left = 0;
         std::uint64_t scanned = 0;  // head: bytes already searched for its end; form, expected: bytes at hand

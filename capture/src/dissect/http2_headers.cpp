@@ -176,10 +176,7 @@ void Http2Dissector::Session::end_request(Stream& stream, Side& mine, Recorder& 
     stream.form = fields.form;
     if (fields.grpc) recorder.set_protocol(ref, Protocol::grpc);
     if (fields.grpc && !fields.target.empty()) {
-        // "/package.Service/Method": the same few texts for every call.
-        recorder.set_class(ref, Protocol::grpc,
-                           std::string_view(fields.target).substr(0, fields.target.find('?')));
-        request_evidence(recorder, ref, fields.target);
+        call_route(recorder, ref, Protocol::grpc, fields.method, fields.target);
     } else if (!fields.method.empty() && !fields.target.empty()) {
         if (!fields.missing || fields.typed || !could_be_grpc(fields))
             request_route(recorder, ref, protocol, fields.method, fields.target);

@@ -190,12 +190,15 @@ bool may_matter(char first, std::size_t name) noexcept {
 
 const MarkLines mark_lines = line_marker();
 
-// Returns true when the field is Transfer-Encoding, whose value may go on in a folded line.
-bool read_field(std::string_view name, std::string_view value, HttpHead& head) noexcept {
+// Fields that tell where the message ends: their value may go on in folded lines.
+enum class Framing : std::uint8_t { none, length, coding };
+
+Framing read_field(std::string_view name, std::string_view value, HttpHead& head) noexcept {
     switch (name.front() | 0x20) {
         case 'c':
             if (name.size() == 14 && equals_lower(name, "content-length")) {
                 read_length(value, head);
+                return Framing::length;
             } else if (name.size() == 12 && equals_lower(name, "content-type")) {
                 read_type(trim(value), head);
             } else if (name.size() == 16 && equals_lower(name, "content-encoding")) {
@@ -203,25 +206,25 @@ bool read_field(std::string_view name, std::string_view value, HttpHead& head) n
             } else if (name.size() == 6 && equals_lower(name, "cookie")) {
                 head.extras.add({name, trim(value)});
             }
-            return false;
+            return Framing::none;
         case 't':
             if (name.size() == kTraceParent.size() && equals_lower(name, kTraceParent))
                 head.extras.add({name, trim(value)});
-            if (name.size() != 17 || !equals_lower(name, "transfer-encoding")) return false;
+            if (name.size() != 17 || !equals_lower(name, "transfer-encoding")) return Framing::none;
             read_coding(trim(value), head);
-            return true;
+            return Framing::coding;
         case 'e':
             if (name.size() == 6 && equals_lower(name, "expect"))
                 head.expects_continue = starts_lower(trim(value), "100-continue");
-            return false;
+            return Framing::none;
         case 'u':
             if (name.size() == 7 && equals_lower(name, "upgrade")) head.upgrade_h2c = lists_h2c(value);
-            return false;
+            return Framing::none;
         case 'x':
             if (name.size() > 2 && name[1] == '-') head.extras.add({name, trim(value)});
-            return false;
+            return Framing::none;
         default:
-            return false;
+            return Framing::none;
     }
 }
 
@@ -323,7 +326,8 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
         return colon == nullptr || static_cast<unsigned char>(colon[-1]) <= ' ' ||
                may_matter(*at, static_cast<std::size_t>(colon - at));
     };
-    const char* behind_coding = nullptr;  // where a line may go on with a Transfer-Encoding
+    const char* behind = nullptr;  // where a line may go on with the field `framing`
+    Framing framing = Framing::none;
     while (lines.next(found, wanted)) {
         const auto [at, newline, colon] = found;
         const std::string_view line = text_of(found);
@@ -333,11 +337,16 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
             return HeadStep::complete;
         }
         if (is_space(line.front())) {  // obs-fold: belongs to the line before
-            if (at != behind_coding) continue;
+            if (at != behind) continue;
+            head.suspicious = true;
+            behind = newline + 1;
+            if (framing == Framing::length) {
+                // RFC 9112 section 5.2: a blank in the value. Between two numbers it makes none: the first one counts.
+                if (!trim(line).empty()) read_length(line, head);
+                continue;
+            }
             head.has_coding = false;
             read_coding(trim(line), head);
-            head.suspicious = true;
-            behind_coding = newline + 1;
             continue;
         }
         if (colon == nullptr || colon == at) {
@@ -349,8 +358,11 @@ HeadStep parse_head(Direction direction, Bytes bytes, HttpHead& head, const char
             head.suspicious = true;
             name = trim(name);
         }
-        if (read_field(name, line.substr(static_cast<std::size_t>(colon - at) + 1), head))
-            behind_coding = newline + 1;
+        const Framing field = read_field(name, line.substr(static_cast<std::size_t>(colon - at) + 1), head);
+        if (field != Framing::none) {
+            framing = field;
+            behind = newline + 1;
+        }
     }
     return HeadStep::incomplete;
 }

@@ -19,7 +19,7 @@ Parsed HttpDissector::lost(Direction direction, Bytes bytes, Recorder& recorder)
         return start(direction, bytes, recorder);
     }
     const bool in_body = side.state == State::lost_body;
-    if (!in_body) recorder.remainder(direction, "http.after_loss");
+    if (!in_body && !side.given_up) recorder.remainder(direction, "http.after_loss");
     // Another message may follow the end of the lost one in the same segment.
     const std::size_t at = start_inside(bytes, direction, in_body);
     if (at < bytes.size()) {
@@ -35,6 +35,7 @@ Parsed HttpDissector::lost(Direction direction, Bytes bytes, Recorder& recorder)
 
 void HttpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& recorder) {
     Half& side = half(direction);
+    if (missing > 0) side.given_up = false;
     if (watching(direction)) finish_watching(direction, false, recorder);
     if (avatica_ != nullptr && direction == Direction::to_server) avatica_->requests_lost(recorder);
     switch (side.state) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "evidence.hpp"
 #include "find_byte.hpp"
@@ -13,6 +14,7 @@ namespace {
 constexpr std::size_t kMaxNames = 24;        // query parameters in a class text; what follows is "&..."
 constexpr std::size_t kMaxParameters = 128;  // tokens of one query string or form
 constexpr std::size_t kMaxSegments = 64;
+constexpr std::size_t kMaxBareWord = 32;
 constexpr std::size_t kShortHash = 7, kSurelyHash = 16;  // hexadecimal digits
 
 struct Target {
@@ -24,15 +26,29 @@ struct Target {
 // A target without these needs no look for fragments, parameters of segments, or coded bytes.
 bool is_plain(std::string_view target) noexcept { return !holds_any<'#', ';', '%', '+'>(target); }
 
+// RFC 3986 section 3.1; of any length.
+bool is_scheme(std::string_view text) noexcept {
+    return !text.empty() && is_alpha(text.front()) && std::all_of(text.begin(), text.end(), [](char c) {
+        return is_alpha(c) || is_digit(c) || c == '+' || c == '-' || c == '.';
+    });
+}
+
+// A target that begins neither with '/' nor with '*'. User information ("bob:secret@") is never part of the result: of
+// an absolute URI the path and what follows, of an authority (and of what is none of these) what stands behind it.
+std::string_view without_authority(std::string_view target) noexcept {
+    const std::size_t scheme = target.find("://");
+    if (scheme != std::string_view::npos && is_scheme(target.substr(0, scheme))) {
+        const std::size_t end = target.find_first_of("/?#", scheme + 3);
+        return end == std::string_view::npos || target[end] != '/' ? std::string_view("/")
+                                                                   : target.substr(end);
+    }
+    const std::size_t at = target.substr(0, find_byte(target, '?')).rfind('@');
+    return at == std::string_view::npos ? target : target.substr(at + 1);
+}
+
 // "http://host/a?b" counts as "/a?b"; a fragment never belongs on the wire and is cut.
 std::string_view origin_form(std::string_view target, bool plain) noexcept {
-    if (!target.empty() && target.front() != '/' && target.front() != '*') {
-        const std::size_t scheme = target.find("://");
-        if (scheme != std::string_view::npos && scheme < 8) {
-            const std::size_t slash = target.find('/', scheme + 3);
-            target = slash == std::string_view::npos ? std::string_view("/") : target.substr(slash);
-        }
-    }
+    if (!target.empty() && target.front() != '/' && target.front() != '*') target = without_authority(target);
     return plain ? target : target.substr(0, find_byte(target, '#'));
 }
 
@@ -115,6 +131,7 @@ void each_segment(std::string_view path, Visit visit) {
     }
 }
 
+// The value of a part without '=' has no data, unlike one that is empty.
 template <class Visit>
 void each_parameter(std::string_view query, char separator, Visit visit) {
     std::size_t count = 0;
@@ -133,6 +150,16 @@ void each_parameter(std::string_view query, char separator, Visit visit) {
 
 std::string_view name_in_class(std::string_view name) noexcept {
     return name.size() > 64 || all_digits(name) || looks_like_id(name) ? std::string_view("{id}") : name;
+}
+
+// A part of a query without '=': one word ("?wsdl") says what is asked for, as the words of a path do. Anything else is
+// a value without a name ("?alice@example.com").
+std::string_view bare_in_class(std::string_view part) noexcept {
+    const std::string_view shown = name_in_class(part);
+    const bool word = part.size() <= kMaxBareWord && is_alpha(part.front()) &&
+                      std::all_of(part.begin(), part.end(),
+                                  [](char c) { return is_alpha(c) || c == '-' || c == '_' || c == '.'; });
+    return word || shown.data() != part.data() ? shown : std::string_view("{value}");
 }
 
 void value_token(Recorder& recorder, MessageRef ref, std::string_view name, std::string_view value,
@@ -197,7 +224,7 @@ public:
 private:
     // Placeholders may be longer than what they stand for.
     static std::size_t room_for(std::string_view method, std::string_view target) noexcept {
-        constexpr std::size_t longest = 6;  // {uuid}
+        constexpr std::size_t longest = 7;  // {value}
         return method.size() + target.size() + (kMaxSegments + kMaxNames) * (longest + 2) + 16;
     }
     template <std::size_t Size>
@@ -288,7 +315,9 @@ void read_query(Recorder& recorder, MessageRef ref, std::string_view query, bool
     const bool coded = !plain_target && (holds(query, '%') || holds(query, '+'));
     std::string& scratch = recorder.scratch.value;
     each_parameter(query, '&', [&](std::string_view name, std::string_view value) {
-        if (text != nullptr) text->name(name);
+        const bool bare = value.data() == nullptr;
+        if (text != nullptr) text->name(bare ? bare_in_class(name) : name);
+        if (bare) value = std::exchange(name, "");
         const bool id = value.size() >= 16 && looks_like_id(value);
         if (coded)
             value_token(recorder, ref, name, value, scratch);
@@ -310,12 +339,19 @@ void uri_tokens(Recorder& recorder, MessageRef ref, const Target& parts, IdPlace
     recorder.token(ref, 0, TokenKind::uri, as_bytes(masked), false);
 }
 
-// Places where too many words were seen are "{*}" in the class.
-void set_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view text) {
+// Places where too many words were seen are "{*}" in the class; the words begin at `from`.
+void set_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view text,
+               std::size_t from) {
     std::int32_t id = recorder.classes.find(protocol, text);
     if (id < 0) [[unlikely]]
-        id = recorder.classes.id(protocol, recorder.routes.fold(text, recorder.scratch.folded));
+        id = recorder.classes.id(protocol, recorder.routes.fold(text, from, recorder.scratch.folded));
     recorder.set_class(ref, id);
+}
+
+bool is_identifier(std::string_view text) noexcept {
+    return !text.empty() && !is_digit(text.front()) && std::all_of(text.begin(), text.end(), [](char c) {
+        return is_alpha(c) || is_digit(c) || c == '_';
+    });
 }
 
 }  // namespace
@@ -328,8 +364,27 @@ void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::s
     IdPlaces ids(parts.path.data());
     read_path(recorder, ref, parts.path, plain, &text, ids);
     read_query(recorder, ref, parts.query, plain, &text, ids);
-    set_route(recorder, ref, protocol, text.finish());
+    set_route(recorder, ref, protocol, text.finish(), method.size() + 1);
     uri_tokens(recorder, ref, parts, ids);
+}
+
+void call_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
+                std::string_view target) {
+    const std::string_view path = target.substr(0, find_byte(target, '?'));
+    const std::size_t slash = path.rfind('/');
+    bool named = path.starts_with('/') && slash > 1 && is_identifier(path.substr(slash + 1));
+    bool package = false;
+    for (std::size_t at = 1; named && at < slash;) {
+        const std::size_t end = std::min(path.find('.', at), slash);
+        named = is_identifier(path.substr(at, end - at)) && end + 1 != slash;
+        package |= end < slash;
+        at = end + 1;
+    }
+    if (!named) return request_route(recorder, ref, protocol, method.empty() ? "POST" : method, target);
+    // Two words without a package may be a path of any kind. With one, a large system has more services than a place of
+    // a path may have words, but no service has so many methods.
+    set_route(recorder, ref, protocol, path, package ? slash + 1 : 0);
+    request_evidence(recorder, ref, target);
 }
 
 void request_evidence(Recorder& recorder, MessageRef ref, std::string_view target) {

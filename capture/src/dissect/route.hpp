@@ -13,10 +13,15 @@ namespace tapscope {
 
 // Class, URI, query parameter and path segment tokens of a request. The class is "GET /bb/story/{n} ?page&story":
 // method, path with {n} {date} {uuid} {hex} {id} for segments that vary and {*} where too many words stand
-// (route_words.hpp), then the sorted names of the query parameters, never their values. `target` is a request target
+// (route_words.hpp), then the sorted names of the query parameters, never their values ("{value}" for one without a
+// name). `target` is a request target
 // ("/a/b?c=d"; of an absolute "http://host/a" only "/a" counts).
 void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
                    std::string_view target);
+
+// The same of a call of gRPC: the class is its path where that is "/package.Service/Method", otherwise that of a request.
+void call_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view method,
+                std::string_view target);
 
 // The tokens alone.
 void request_evidence(Recorder& recorder, MessageRef ref, std::string_view target);

@@ -1,6 +1,7 @@
 #include "dissect/route_words.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "hash.hpp"
 
@@ -18,6 +19,12 @@ std::string_view ending(std::string_view word) noexcept {
     const std::string_view end = word.substr(dot);
     const bool plain = std::all_of(end.begin() + 1, end.end(), [](char c) { return c >= 'a' && c <= 'z'; });
     return plain ? end : std::string_view{};
+}
+
+bool is_placeholder(std::string_view word) noexcept {
+    static constexpr std::array<std::string_view, 6> known = {"{n}",    "{id}",   "{hex}",
+                                                              "{uuid}", "{date}", "{value}"};
+    return std::find(known.begin(), known.end(), word) != known.end();
 }
 
 }  // namespace
@@ -59,11 +66,49 @@ bool RouteWords::admits(std::string_view place, std::string_view word) {
     return add(word_hash) != nullptr;
 }
 
-std::string_view RouteWords::fold(std::string_view text, std::string& scratch) {
-    const std::size_t method = std::min(text.find(' ') + 1, text.size());
-    const std::size_t end = std::min(text.find(" ?", method), text.size());
-    scratch.assign(text.substr(0, method));
-    for (std::size_t at = method; at < end;) {
+// A placeholder of ours stays. What only begins like one ("{n}.html", or words of a client in braces) has places of its
+// own, so that words do not use them up.
+bool RouteWords::admits_segment(std::string& place, std::string_view word) {
+    if (word.front() != '{') return admits(place, word);
+    if (is_placeholder(word)) return true;
+    place.push_back('{');
+    const bool admitted = admits(place, word);
+    place.pop_back();
+    return admitted;
+}
+
+// Appends the names with one "{*}" for all that are too many.
+void RouteWords::fold_names(std::string_view names, std::string& scratch) {
+    const std::size_t path = scratch.size();
+    scratch.append(" ?");
+    const std::size_t begin = scratch.size();
+    const std::string place = scratch;
+    bool folded = false;
+    std::size_t count = 0;
+    while (true) {
+        const std::size_t end = std::min(names.find('&'), names.size());
+        const std::string_view name = names.substr(0, end);
+        if (is_placeholder(name) || name == "..." || admits(place, name)) {
+            if (count++ > 0) scratch.push_back('&');
+            scratch.append(name);
+        } else {
+            folded = true;
+        }
+        if (end == names.size()) break;
+        names.remove_prefix(end + 1);
+    }
+    if (folded) scratch.append(count++ > 0 ? "&{*}" : "{*}");
+    const std::string_view all = scratch;
+    if (count > 1 && !admits(all.substr(0, path + 1), all.substr(begin))) {
+        scratch.resize(begin);
+        scratch.append("{*}");
+    }
+}
+
+std::string_view RouteWords::fold(std::string_view text, std::size_t from, std::string& scratch) {
+    const std::size_t end = std::min(text.find(" ?", from), text.size());
+    scratch.assign(text.substr(0, from));
+    for (std::size_t at = from; at < end;) {
         if (text[at] == '/') {
             scratch.push_back('/');
             ++at;
@@ -71,14 +116,14 @@ std::string_view RouteWords::fold(std::string_view text, std::string& scratch) {
         }
         const std::string_view word = text.substr(at, std::min(text.find('/', at), end) - at);
         at += word.size();
-        if (word.front() == '{' || admits(scratch, word)) {
+        if (admits_segment(scratch, word)) {
             scratch.append(word);
         } else {
             scratch.append("{*}");
             scratch.append(ending(word));
         }
     }
-    scratch.append(text.substr(end));
+    if (end < text.size()) fold_names(text.substr(end + 2), scratch);
     return scratch;
 }
 
