@@ -131,7 +131,11 @@ def read_host_log(
             remedy=f"Known are: {', '.join(known.name for known in READERS)}; all also as .gz. "
             "Of another log, `tapscope hosts guess FILE` proposes a format for --format.",
         )
-    log = reader.read(_chained(first, lines), str(path), told)
+    cut_lines: list[str] = []
+    every = itertools.chain(first, lines)
+    log = reader.read(every if reader.closed else _ended(every, cut_lines), str(path), told)
+    if cut_lines:
+        log.counters["host.cut_line"] = len(cut_lines)
     left_out = 0
     for table in log.tables:
         for name in list(table.columns)[MAX_COLUMNS:]:
@@ -174,9 +178,15 @@ def _is_packed(path: Path) -> bool:
         ) from error
 
 
-def _chained(first: list[str], rest: Iterator[str]) -> Iterator[str]:
-    yield from first
-    yield from rest
+def _ended(lines: Iterable[str], cut: list[str]) -> Iterator[str]:
+    """Lines that have their end. A last one without is kept from the reader and put into `cut`: nothing tells
+    whether the file was cut within a number, and 24800 for 248000000 would look like any other.
+    """
+    for line in lines:
+        if line.endswith("\n"):
+            yield line
+        elif line.strip():
+            cut.append(line)
 
 
 def _lines(path: Path, packed: bool, cut: list[str]) -> Iterator[str]:

@@ -43,6 +43,7 @@ class Reader(NamedTuple):
     name: str
     sniff: Callable[[list[str]], bool]
     read: Callable[[Iterable[str], str, Told], HostLog]
+    closed: bool = False  # every record says where it ends (JSON): the last line needs no line end
 
 
 def _is_raw(first: list[str]) -> bool:
@@ -55,7 +56,7 @@ READERS = (
            lambda lines, path, told: read_plot(lines, path)),
     Reader("cgroup_cpu.csv", lambda first: bool(first) and first[0].lower().startswith("time_ns_begin"),
            lambda lines, path, told: read_cgroup(lines, path)),
-    Reader("sadf -j, iostat and mpstat JSON", is_sysstat_json, read_sysstat_json),
+    Reader("sadf -j, iostat and mpstat JSON", is_sysstat_json, read_sysstat_json, closed=True),
     Reader("sadf -d", is_sadf_csv, read_sadf_csv),
     Reader("iostat -t", is_iostat_text, read_iostat_text),
     Reader("mpstat, sar and pidstat text", is_sysstat_text, read_sysstat_text),

@@ -223,6 +223,7 @@ WORDS = {
     "match.no_longer_remembered": "Pairs of values, of request and call, forgotten for lack of room",
     "host.unknown_file": "Files that no reader of host logs knows",
     "host.truncated_file": "Files that were cut",
+    "host.cut_line": "Last lines without a line end, which may be cut",
     "host.column_left_out": "Columns of host logs beyond what a table can hold",
     "host.bad_value": "Damaged numbers in host logs, left empty",
     "host.counter_reset": "Counters that went down: the host or the program was started again",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from fractions import Fraction
 from itertools import pairwise
@@ -24,7 +25,7 @@ from tapscope.hostmon.fuse import (
     stop_share,
     stops,
 )
-from tapscope.hostmon.load import host_files, load_host_files
+from tapscope.hostmon.load import host_files, load_host_files, read_host_log
 from tapscope.store import tables
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
@@ -131,6 +132,39 @@ def test_a_named_file_that_is_no_host_log_is_an_error(run, tmp_path):
         load_host_files(run, path)
     with pytest.raises(TapscopeError, match="no such file"):
         load_host_files(run, tmp_path / "missing")
+
+
+def test_a_number_that_was_cut_is_no_number(tmp_path):
+    path = cgroup_file(tmp_path / "web", [0, 248_000_000, 500_000_000])
+    whole = path.read_bytes()
+    for data in (whole[:-5], gzip.compress(whole[:-5]), whole[:-1]):
+        path.write_bytes(data)
+        log = read_host_log(path)
+        assert log.tables[0].columns["usage_ns"].tolist() == [0, 248_000_000]
+        assert log.counters == {"host.cut_line": 1}
+    path.write_bytes(whole)
+    assert read_host_log(path).counters == {}
+
+
+def test_a_frequency_that_was_cut_is_none(tmp_path):
+    file = "==> /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq <==\n1200000\n"
+    path = tmp_path / "cpufreq.snap"
+    path.write_text(f"1795241865.0\n{file}1795241866.0\n{file}"[:-4])
+    log = read_host_log(path)
+    assert log.tables[0].columns["mhz"].tolist() == [1200.0]
+    assert log.counters == {"host.cut_line": 1}
+
+
+def test_json_says_where_it_ends_without_a_line_end(tmp_path):
+    text = (HOSTS.parent / "hostlogs" / "mpstat.json").read_text()
+    path = tmp_path / "mpstat.json"
+    for whole in (text, text.rstrip(), json.dumps(json.loads(text))):
+        path.write_text(whole)
+        log = read_host_log(path)
+        assert "host.cut_line" not in log.counters
+        assert len(log.tables[0].columns["end_ns"]) == len(
+            read_host_log(HOSTS.parent / "hostlogs" / "mpstat.json").tables[0].columns["end_ns"]
+        )
 
 
 def test_columns_beyond_what_a_table_holds_are_counted(run, tmp_path):
