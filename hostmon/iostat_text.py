@@ -48,6 +48,8 @@ def read_iostat_text(lines: Iterable[str], path: str = "", told: Told = NOTHING_
         elif head:
             host, cpus = head[2], int(head[4] or 0)
             at, of = None, None
+            cpu.restart()  # appended: the mean since boot does not reach back to the recording before
+            disk.restart()
         elif words[0] == CPU:
             names, of = tuple(words[1:]), cpu
         elif DISKS.match(line):

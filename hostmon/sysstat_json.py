@@ -25,6 +25,7 @@ from tapscope.store.errors import TapscopeError
 
 HEAD = re.compile(r'^\s*"(nodename|timezone|file-date|date|number-of-cpus)": "?([^",]*)"?,?\s*$')
 HEAD_WITHIN = re.compile(r'"(nodename|timezone|file-date|date|number-of-cpus)": ?"?([^",}]*)')
+RECORDING = "recording"
 LONGEST_S = 10**7  # of an interval
 LONGEST_SAMPLE = 32 << 20  # characters
 CPU_SECTIONS = ("cpu-load", "avg-cpu", "cpu-load-all")
@@ -38,7 +39,8 @@ def is_sysstat_json(first: list[str]) -> bool:
 def samples_of(
     lines: Iterable[str], head: dict[str, str], counters: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """Every sample of the file, with `head` filled from the lines before it."""
+    """Every sample of the file, with `head` filled from the lines before it; its RECORDING changes with every
+    recording of a file that several were appended to."""
     inside = False
     opening = ""
     block: list[str] = []
@@ -49,6 +51,7 @@ def samples_of(
             if match:
                 head[match[1]] = match[2]
             if '"statistics": [' in line or '"statistics":[' in line:
+                head[RECORDING] = str(int(head.get(RECORDING, 0)) + 1)
                 rest = line.partition('"statistics"')[2].partition("[")[2]
                 if rest.strip():
                     for name, value in HEAD_WITHIN.findall(line.partition('"statistics"')[0]):
@@ -110,7 +113,7 @@ def read_sysstat_json(lines: Iterable[str], path: str = "", told: Told = NOTHING
     counters: Counter[str] = Counter()
     clock = LogClock(told.zone)
     made: dict[str, Rows] = {}
-    program = ""
+    program = recording = ""
     untimed = count = 0
     warnings = []
     either = False  # month and day of the header's date could be the other way round
@@ -127,6 +130,10 @@ def read_sysstat_json(lines: Iterable[str], path: str = "", told: Told = NOTHING
         except (ValueError, TypeError, KeyError, OverflowError):
             counters["host.sysstat.bad_time"] += 1
             continue
+        if recording != head[RECORDING]:
+            recording = head[RECORDING]
+            for rows in made.values():
+                rows.restart()
         count += 1
         either |= program == "mpstat" and day_of(head["date"])[1]
         for section, value in sample.items():

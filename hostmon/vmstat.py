@@ -1,7 +1,9 @@
 """Reader of `vmstat -t` (also -w, -a, -n): a line per sample under two lines that name the columns.
 
 Times are local, one second exact. The first line after a start is the mean since boot: it has no begin, so it
-weighs nothing. Without -t a line has no time at all and the file cannot be used.
+weighs nothing. Where recordings were appended, a start is told by a title after a gap: the title alone comes
+again with every screenful. The counts of disks (-d) only grow, so their first line is a sample like any
+other. Without -t a line has no time at all and the file cannot be used.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ UNITS = {"swpd": "KiB", "free": "KiB", "buff": "KiB", "cache": "KiB", "inact": "
          "r": "tasks", "b": "tasks", "ms_reading": "ms", "ms_writing": "ms", "s_io": "s",
          "sectors_read": "sectors", "sectors_written": "sectors"}  # fmt: skip
 UTC_NAMES = ("UTC", "GMT")
+INTERVALS_OF_A_GAP = 3  # a busy host may make vmstat a sample late, also at the end of a screenful
 
 
 def is_vmstat(first: list[str]) -> bool:
@@ -47,9 +50,11 @@ def read_vmstat(lines: Iterable[str], path: str = "", told: Told = NOTHING_TOLD)
     names: tuple[str, ...] = ()
     untimed = 0
     zone = ""
+    starts = Starts()
     for line in lines:
         if TITLE.match(line):
             names = DISK if line.startswith("disk") else ()
+            starts.title()
             continue
         words = line.split()
         if not words:
@@ -79,6 +84,8 @@ def read_vmstat(lines: Iterable[str], path: str = "", told: Told = NOTHING_TOLD)
         if names is DISK:
             disk.add(end, DISK[1:], fields[1:], fields[0])
         else:
+            if starts.begins(end):
+                system.restart()
             system.add(end, names, fields)
     tables = [finished(system)] if len(system) else []
     if len(disk):
@@ -99,6 +106,34 @@ def read_vmstat(lines: Iterable[str], path: str = "", told: Told = NOTHING_TOLD)
         {"samples": len(system) or len(disk), "resolution_ns": NS},
         ([f"its times are in {zone}, which names no single time zone"] if zone else []) + clock.warnings(),
     )
+
+
+class Starts:
+    """Tells the first sample of an appended recording from one below the title of another screenful."""
+
+    def __init__(self) -> None:
+        self._titled = False
+        self._last_ns = -1
+        self._intervals: Counter[int] = Counter()
+
+    def title(self) -> None:
+        """A title was read: what follows may be of a new recording."""
+        self._titled = True
+
+    def begins(self, end_ns: int) -> bool:
+        """Whether the sample at this time, the next of the file, is the first of its recording.
+
+        With one sample before there is no interval to compare with; no screen is so small, so it is.
+        """
+        length = end_ns - self._last_ns
+        usual = max(self._intervals, key=self._intervals.__getitem__, default=0)
+        first = self._last_ns < 0 or (self._titled and length >= INTERVALS_OF_A_GAP * usual)
+        if first:
+            self._intervals.clear()
+        else:
+            self._intervals[length] += 1
+        self._titled, self._last_ns = False, end_ns
+        return first
 
 
 def _zone(words: list[str], clock: LogClock) -> str:

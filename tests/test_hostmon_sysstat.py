@@ -154,6 +154,34 @@ def test_a_clock_that_goes_back_starts_a_new_recording() -> None:
     assert "went backwards" in log.warnings[0]
 
 
+def test_the_mean_since_boot_of_an_appended_vmstat_does_not_reach_back() -> None:
+    head, row = lines_of("vmstat.txt")[:2], lines_of("vmstat.txt")[3].partition(" 2026-")[0]
+
+    def part(*stamps: str) -> list[str]:
+        return [*head, *(f"{row} 2026-11-21 {stamp}\n" for stamp in stamps)]
+
+    # The second title is that of another screenful, one sample late.
+    lines = (
+        part("10:00:00", "10:00:01", "10:00:02") + part("10:00:04", "10:00:05") + part("10:30:00", "10:30:01")
+    )
+    found = table(read(lines), "vmstat").columns
+    lengths = np.where(found["begin_ns"] < 0, -1, (found["end_ns"] - found["begin_ns"]) // S)
+    assert lengths.tolist() == [-1, 1, 1, 2, 1, -1, 1]
+    once = part("10:00:00") + part("10:01:00") + part("10:02:00")  # vmstat -t 1 1, again and again
+    assert table(read(once), "vmstat").columns["begin_ns"].tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("name", ["iostat_text_iso.txt", "iostat_iso.json"])
+def test_the_mean_since_boot_of_an_appended_iostat_does_not_reach_back(name: str) -> None:
+    lines = lines_of(name)
+    later = [line.replace("2026-11-21T0", "2026-11-21T1") for line in lines]
+    assert later != lines
+    one, both = read(lines), read(lines + later)
+    for kind in ("iostat_cpu", "iostat_disk"):
+        begin = [table(log, kind).columns["begin_ns"] for log in (one, both)]
+        assert (begin[1] == -1).sum() == 2 * (begin[0] == -1).sum() > 0
+
+
 def test_lines_without_a_time_are_an_error_that_says_what_to_do() -> None:
     lines = [line.replace(" -----timestamp-----", "") for line in lines_of("vmstat.txt")]
     lines = [line.partition(" 2026-")[0].replace("UTC", "") + "\n" for line in lines]
