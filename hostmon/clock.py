@@ -19,6 +19,7 @@ from tapscope.store.errors import ExitCode, TapscopeError
 
 NS = 1_000_000_000
 DAY_NS = 86_400 * NS
+HOUR_NS = 3600 * NS
 HALF_HOUR_S = 1800
 ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9})\d*)? ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?"
@@ -101,6 +102,7 @@ class LogClock:
     _midnights: dict[tuple[Day, str], int] = field(default_factory=dict)
     _last_text: str = ""
     _day: Day | None = None
+    _told_day: Day | None = None
     _time_of_day: int = -1
 
     def local(self, day: Day, of_day_ns: int) -> int:
@@ -153,18 +155,27 @@ class LogClock:
         return found
 
     def time_of_day(self, day: Day, of_day_ns: int) -> int:
-        """A time without a date, in a log that was begun on `day`; later days follow from midnights."""
-        if self._day is None or day > self._day:
+        """A time without a date, in a log that was begun on `day`; it is of the day on which it is nearest to
+        the time before.
+
+        The clock may be set back over midnight. Before the day that the log tells this is believed of an hour
+        only: a sar file of one day in which the host stood from 1:00 to 23:00 says nothing of the day before.
+        """
+        if self._day is None or (day != self._told_day and day > self._day):
             self._day = day
-            self._time_of_day = of_day_ns
-        elif of_day_ns < self._time_of_day - DAY_NS // 2:
-            self._day = next_day(self._day)
+        elif self._time_of_day >= 0:
+            later = of_day_ns - self._time_of_day
+            if later < -DAY_NS // 2:
+                self._day = _days_after(self._day, 1)
+            elif later > DAY_NS // 2 and (self._day > day or later >= DAY_NS - HOUR_NS):
+                self._day = _days_after(self._day, -1)
+        self._told_day = day
         self._time_of_day = of_day_ns
         return self.local(self._day, of_day_ns)
 
     def new_day(self, day: Day) -> None:
         """The log says the date anew: its next time of day belongs to `day`."""
-        self._day, self._time_of_day = day, -1
+        self._day, self._told_day, self._time_of_day = day, day, -1
 
     def iso(self, text: str) -> int:
         """A date with time in ISO 8601, with or without an offset. ValueError when it is none."""
@@ -204,10 +215,9 @@ class LogClock:
         return found
 
 
-def next_day(day: Day) -> Day:
-    """The day after."""
-    following = date(*day) + timedelta(days=1)
-    return (following.year, following.month, following.day)
+def _days_after(day: Day, days: int) -> Day:
+    found = date(*day) + timedelta(days=days)
+    return (found.year, found.month, found.day)
 
 
 TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?([AaPp])\.?[Mm]\.?)?")

@@ -119,7 +119,7 @@ class TimeForm:
             return 2000 + int(found["y"])
         if self.year is None:
             raise ValueError("no year is known")
-        if month < self._month - 6:  # a log that goes on over New Year
-            self.year += 1
+        if self._month:  # the nearest year: a log goes on over New Year, and a late line may go back over it
+            self.year += (month < self._month - 6) - (month > self._month + 6)
         self._month = month
         return self.year

@@ -211,6 +211,13 @@ def test_a_log_without_years_goes_on_over_new_year() -> None:
     assert after - before == S
 
 
+def test_a_late_line_of_the_old_year_is_of_the_old_year() -> None:
+    form = TimeForm("%b %d %H:%M:%S", Told(zone_of("UTC")), year=2026)
+    stamps = ["Dec 31 23:59:59", "Jan  1 00:00:00", "Dec 31 23:59:59", "Jan  1 00:00:01"]
+    assert [form.ns(stamp) - at_ns("2027-01-01T00:00:00") for stamp in stamps] == [-S, 0, -S, S]
+    assert form.clock.counters["host.time.went_back"] == 1
+
+
 def test_the_user_tells_start_and_zone() -> None:
     assert told("+0200", "2026-11-21T08:00:00").start_ns == at_ns("2026-11-21T06:00:00")
     assert told(None, "1795241865.5").start_ns == 1795241865_500_000_000

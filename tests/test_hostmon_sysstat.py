@@ -15,7 +15,7 @@ from recorded_host_logs import (
     text_of,
 )
 
-from tapscope.hostmon.clock import Told, zone_of
+from tapscope.hostmon.clock import LogClock, Told, day_of, of_day_ns, zone_of
 from tapscope.store.errors import TapscopeError
 
 
@@ -110,6 +110,23 @@ def test_mpstat_knows_its_midnight() -> None:
         for line in in_12_hours
     ]
     assert samples(read(in_12_hours)) == samples(read(lines))
+
+
+@pytest.mark.parametrize("headed", ["12/31/26", "01/01/27"])  # begun before and after midnight
+def test_a_clock_set_back_over_midnight_loses_no_day(headed: str) -> None:
+    clock, day = LogClock(zone_of("UTC")), day_of(headed)[0]
+    stamps = ["23:59:59", "00:00:00", "23:59:59", "00:00:00", "00:00:01"][headed < "12" :]
+    found = [clock.time_of_day(day, of_day_ns(stamp)) - at_ns("2027-01-01") for stamp in stamps]
+    assert found == [-S, 0, -S, 0, S][headed < "12" :]
+    assert clock.counters["host.time.went_back"] == 1
+
+
+def test_a_host_that_stood_for_most_of_its_day_goes_on_in_it() -> None:
+    clock = LogClock(zone_of("UTC"))
+    first, second = (
+        clock.time_of_day((2026, 12, 31), of_day_ns(stamp)) for stamp in ("01:00:00", "22:00:00")
+    )
+    assert second - first == 21 * 3600 * S
 
 
 def test_sar_goes_through_the_day_once_per_set_of_columns() -> None:
