@@ -7,8 +7,7 @@ import io
 import itertools
 import re
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
 
 COLLECTL_NAME = re.compile(r"(?:.*/)?(?:[A-Za-z0-9]+-)?(?P<host>[\w.]+)-\d{8}(?:-\d{6})?\.")
+
+UNKNOWN_FILES = "unknown_host_files"  # meta: paths that were counted, so that each counts once
 
 
 def host_files(paths: Iterable[str | Path]) -> list[tuple[Path, bool]]:
@@ -54,7 +55,8 @@ def load_host_files(
     declared: Sequence[DeclaredFormat] = (),
 ) -> list[dict[str, Any]]:
     """Read every host log below `paths` into dynamic tables of the run; loading a file again replaces its
-    tables. The hosts' clocks are then measured against the tap (`clock_layer`).
+    tables and what it added to the counters. The hosts' clocks are then measured against the tap
+    (`clock_layer`).
 
     Returns one record per loaded file: path, host, format, tables (names in the run file), samples, rows,
     first_ns, last_ns, warnings. In a folder, files that no reader knows are counted (`host.unknown_file`) and
@@ -63,7 +65,10 @@ def load_host_files(
     are formats of the user's own (one of them takes a named file that no reader knows).
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    counters: Counter[str] = Counter()
+    known = {
+        source["path"]: source.get("counters", {}) for source in run.sources() if source["kind"] == "host"
+    }
+    unknown: list[str] = []
     loaded = []
     for path, named in host_files(given):
         try:
@@ -71,14 +76,26 @@ def load_host_files(
         except TapscopeError:
             if named:
                 raise
-            counters["host.unknown_file"] += 1
+            unknown.append(str(path))
             continue
-        counters.update(log.counters)
         loaded.append(_store(run, path, log, host or host_name(path, log)))
-    known = {name: value for name, value, _ in run.counters()}
-    run.write_counters([(name, known.get(name, 0) + more, _unit(name)) for name, more in counters.items()])
+        _count(run, known.get(str(path), {}), log.counters)
+    before = set(run.meta(UNKNOWN_FILES, []))
+    now = (before | set(unknown)) - {str(record["path"]) for record in loaded}
+    if now != before:
+        run.set_meta(UNKNOWN_FILES, sorted(now))
+        _count(run, {"host.unknown_file": len(before)}, {"host.unknown_file": len(now)})
     measure_clocks(run, host_addresses(run))
     return loaded
+
+
+def _count(run: RunFile, before: Mapping[str, int], now: Mapping[str, int]) -> None:
+    """Add what a file counts now to the run's counters, in place of what it counted when last loaded."""
+    known = {name: value for name, value, _ in run.counters()}
+    changed = [name for name in {**before, **now} if before.get(name, 0) != now.get(name, 0)]
+    run.write_counters(
+        [(name, known.get(name, 0) + now.get(name, 0) - before.get(name, 0), _unit(name)) for name in changed]
+    )
 
 
 def _unit(counter: str) -> str:
@@ -237,6 +254,7 @@ def _store(run: RunFile, path: Path, log: HostLog, host: str) -> dict[str, Any]:
         "host": host,
         **log.detail,
         "warnings": log.warnings,
+        "counters": log.counters,
     }
     names = []
     run.drop_dynamic(str(path))  # which may have been loaded as another host's, or by another format

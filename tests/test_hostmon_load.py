@@ -118,6 +118,23 @@ def test_loading_again_replaces(run):
     assert {t.table: run.count(t.table) for t in run.dynamic_tables()} == before
 
 
+def test_loading_again_counts_once(run, tmp_path):
+    path = cgroup_file(tmp_path / "hosts" / "web", [0, 1, 2])
+    whole = path.read_text()
+    path.write_text(whole + "damaged\n")
+    (path.parent / "notes").write_text("of no reader\n")
+    other = cgroup_file(tmp_path / "hosts" / "app", [0, 1])
+    other.write_text(other.read_text() + "damaged\n")
+
+    def counted():
+        load_host_files(run, tmp_path)
+        return {name: value for name, value, _ in run.counters() if name.startswith("host.")}
+
+    assert counted() == counted() == {"host.cgroup.bad_line": 2, "host.unknown_file": 1}
+    path.write_text(whole)
+    assert counted()["host.cgroup.bad_line"] == 1
+
+
 def test_of_a_run_directory_only_its_hosts_are_read(tmp_path):
     cgroup_file(tmp_path / "hosts" / "web", [0, 1])
     (tmp_path / "events").mkdir()
