@@ -207,14 +207,15 @@ def _ended(lines: Iterable[str], cut: list[str]) -> Iterator[str]:
 
 
 def _lines(path: Path, packed: bool, cut: list[str]) -> Iterator[str]:
-    """Lines of a text or gzip file. A gzip file that ends too early gives the lines up to there."""
+    """Lines of a text or gzip file, without the mark that Windows' programs put before UTF-8. A gzip file
+    that ends too early gives the lines up to there."""
     if not packed:
-        with path.open(encoding="utf-8", errors="replace") as text:
+        with path.open(encoding="utf-8-sig", errors="replace") as text:
             yield from text
         return
     with gzip.open(path) as file:
         stream = io.TextIOWrapper(
-            io.BufferedReader(_Forgiving(file, cut)), encoding="utf-8", errors="replace"
+            io.BufferedReader(_Forgiving(file, cut)), encoding="utf-8-sig", errors="replace"
         )
         yield from stream
 

@@ -172,6 +172,14 @@ def test_a_frequency_that_was_cut_is_none(tmp_path):
     assert log.counters == {"host.cut_line": 1}
 
 
+def test_the_mark_before_utf_8_is_no_part_of_a_log(tmp_path):
+    path = cgroup_file(tmp_path / "web", [0, 1])
+    marked = b"\xef\xbb\xbf" + path.read_bytes()
+    for data in (marked, gzip.compress(marked)):
+        path.write_bytes(data)
+        assert read_host_log(path).tables[0].columns["usage_ns"].tolist() == [0, 1]
+
+
 def test_json_says_where_it_ends_without_a_line_end(tmp_path):
     text = (HOSTS.parent / "hostlogs" / "mpstat.json").read_text()
     path = tmp_path / "mpstat.json"
