@@ -52,7 +52,7 @@ class Read:
     @cached_property
     def stay(self) -> Stays:
         """When each call was inside its node."""
-        return stays(self.calls, self.connections["closed_ns"])
+        return stays(self.calls, self.connections)
 
     @cached_property
     def nodes(self) -> list[int]:

@@ -6,7 +6,8 @@ tap.
 Edge rules, each of them counted by `stays`:
 * a call without an answer that was still open when the connection or the capture ended stays until the
   earliest of: the next call on its connection, the end of the connection, the end of the capture
-  (`load.open_until_end`);
+  (`load.open_until_end`). The next call tells nothing where calls go side by side on the connection, and
+  nothing in span tables, whose connections are made up (one for each pair of services);
 * a call whose response fell into a gap of the capture left at an unknown time and is not in the load, because
   counting it to the end would raise the queue for good (`load.lost_response_excluded`); it counts as an
   arrival;
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from tapscope.analyze.far_stamps import HOUR_NS, PAUSE_HOURS, near
 from tapscope.analyze.inside import Int
+from tapscope.reconstruct.unseen import side_by_side
 from tapscope.store.codes import CallFlag
 
 
@@ -49,10 +51,10 @@ class Stays:
         return int(begin.min()), int(max(begin.max(), end.max()))
 
 
-def stays(calls: Mapping[str, NDArray[Any]], connection_end_ns: Int | None = None) -> Stays:
+def stays(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[Any]] | None = None) -> Stays:
     """Apply the edge rules of this module to a calls table.
 
-    `connection_end_ns` (one per row of connections) sharpens the end of unanswered calls; -1 = not closed.
+    Of `connections`, closed_ns (-1 = not closed), protocol and ports tell when unanswered calls were over.
     """
     begin = np.asarray(calls["arrive_ns"], dtype=np.int64)
     end = np.array(calls["depart_ns"], dtype=np.int64)
@@ -65,12 +67,11 @@ def stays(calls: Mapping[str, NDArray[Any]], connection_end_ns: Int | None = Non
     still_open = ~departed & ~lost & counted
     if still_open.any():
         rows = np.flatnonzero(still_open)
-        close = _next_on_connection(calls["conn"], begin, rows)
+        known = _known(connections, int(calls["conn"].max()) + 1)
+        close = _next_on_connection(calls, known, rows)
         np.minimum(close, last, out=close)
-        if connection_end_ns is not None and len(connection_end_ns):
-            closed = connection_end_ns[calls["conn"][rows]]
-            close = np.where(closed >= begin[rows], np.minimum(close, closed), close)
-        end[rows] = close
+        closed = known["closed_ns"][calls["conn"][rows]]
+        end[rows] = np.where(closed >= begin[rows], np.minimum(close, closed), close)
     counters = [
         ("load.open_until_end", int(still_open.sum()), "calls"),
         ("load.lost_response_excluded", int((lost & counted).sum()), "calls"),
@@ -93,16 +94,36 @@ def _far(
     return (far, nearest) if far.any() else (none, last)
 
 
-def _next_on_connection(conn: NDArray[Any], begin: Int, rows: Int) -> Int:
-    """Arrival of the next call on the same connection, of calls in `rows`; the largest int64 without one.
+def made_up(connections: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    """Connections that stand for a pair of services in a span table: they have no ports."""
+    return (connections["client_port"] == 0) & (connections["server_port"] == 0)
+
+
+def _known(connections: Mapping[str, NDArray[Any]] | None, count: int) -> Mapping[str, NDArray[Any]]:
+    """What `stays` asks of connections; where nothing is known, all are open and have one call at a time."""
+    if connections is not None and len(connections["closed_ns"]):
+        return connections
+    nothing = np.zeros(count, dtype=np.int64)
+    return {"closed_ns": nothing - 1, "protocol": nothing, "client_port": nothing, "server_port": nothing + 1}
+
+
+def _next_on_connection(
+    calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[Any]], rows: Int
+) -> Int:
+    """Arrival of the next call on the same connection, of calls in `rows`; the largest int64 without one, and
+    where it does not tell that the one before is over.
 
     Only the calls on their connections are sorted: most calls are answered.
     """
-    asked = np.zeros(int(conn.max()) + 1, dtype=np.bool_)
+    conn, begin = calls["conn"], calls["arrive_ns"]
+    asked = np.zeros(len(connections["closed_ns"]), dtype=np.bool_)
     asked[conn[rows]] = True
+    asked &= ~made_up(connections)
     these = np.flatnonzero(asked[conn])
+    on_these = {name: calls[name][these] for name in ("conn", "arrive_ns", "depart_ns")}
+    one_by_one = ~side_by_side(on_these, dict(connections))
     order = these[np.lexsort((begin[these], conn[these]))]
-    following = np.full(len(order), np.iinfo(np.int64).max, dtype=np.int64)
-    same = conn[order[1:]] == conn[order[:-1]]
-    following[:-1][same] = begin[order[1:][same]]
-    return following[np.argsort(order, kind="stable")][np.searchsorted(these, rows)]
+    following = np.full(len(conn), np.iinfo(np.int64).max, dtype=np.int64)
+    same = (conn[order[1:]] == conn[order[:-1]]) & one_by_one[conn[order[:-1]]]
+    following[order[:-1][same]] = begin[order[1:][same]]
+    return following[rows]

@@ -172,8 +172,9 @@ def _store_loads(run: RunFile, calls: Table, nodes: Table, options: TraceOptions
     from tapscope.analyze.load import loads
 
     made = run.read_table("trace_calls", ["call", "intra_node_ns"])
-    closed = connection_ends(run.read_table("connections"))
-    read = Read(calls, {"closed_ns": closed}, in_order_of_calls(made, rows(calls)))
+    connections = run.read_table("connections")
+    connections |= {"closed_ns": connection_ends(connections)}
+    read = Read(calls, connections, in_order_of_calls(made, rows(calls)))
     run.write_counters(read.stay.counters)
     run.write_table("loads", loads(read, nodes, options.window_ns))
 

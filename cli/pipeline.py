@@ -302,7 +302,7 @@ def store_reconstruction(
     run.write_node_names(made.node_names)
     run.write_table("calls", made.calls)
     delays = in_order_of_calls(made.trace_calls, len(made.calls["conn"]))
-    read = Read(made.calls, {"closed_ns": connection_ends(connections)}, delays)
+    read = Read(made.calls, connections | {"closed_ns": connection_ends(connections)}, delays)
     run.write_counters(read.stay.counters)
     run.write_table("loads", loads(read, made.nodes, options.window_ns))
     run.write_table("links", made.links)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.reconstruct.topology import SLACK_NS, Topology
-from tapscope.store.codes import CallFlag, Direction, LinkKind, MessageFlag, MessageKind
+from tapscope.store.codes import CallFlag, Direction, LinkKind, MessageFlag, MessageKind, Protocol
 from tapscope.store.tables import Table
 
 FANS_OUT = 0.01
@@ -255,19 +255,24 @@ PATIENCE_NS = 120_000_000_000
 matcher takes it to make no more calls then: StretchOptions::patience_ns.)"""
 
 
+MULTIPLEXED = (Protocol.HTTP2,)
+"""Protocols of connections that carry calls side by side by design: of two that were not answered nothing
+else would tell."""
+
+
 def side_by_side(calls: Table, connections: Table) -> Flags:
-    """Connections on which calls were in flight side by side."""
+    """Connections on which calls were in flight side by side, or may have been by their protocol."""
     conn, arrive = calls["conn"], calls["arrive_ns"]
     order = np.lexsort((arrive, conn))
     same = conn[order[1:]] == conn[order[:-1]]
-    out = np.zeros(len(connections["closed_ns"]), dtype=np.bool_)
+    out = np.isin(connections["protocol"], MULTIPLEXED)
     out[conn[order[1:]][same & (calls["depart_ns"][order[:-1]] > arrive[order[1:]])]] = True
     return out
 
 
 def gone_by(calls: Table, connections: Table, shared: Flags | None = None) -> Ints:
     """When each call without an answer was over at the latest, ns; -1 where that is not known: it was when
-    the next call on its connection began, unless calls were in flight side by side there (`shared`); and,
+    the next call on its connection began, unless calls go side by side there (`shared`); and,
     where the answer is known to be lost, when the connection ended. (Who was not answered may work on behind
     that.)"""
     conn, arrive, depart = calls["conn"], calls["arrive_ns"], calls["depart_ns"]

@@ -161,7 +161,7 @@ def read(file: RunFile) -> Run:
     start_ns, end_ns = _span(sources, connections, calls)
     counters = file.counters()
     if any(name == "load.far_stamp_excluded" for name, _, _ in counters):
-        start_ns, end_ns = stays(calls, connections["closed_ns"]).span_ns
+        start_ns, end_ns = stays(calls, connections).span_ns
     return Run(
         file=file,
         name=file.path.name,

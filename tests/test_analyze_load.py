@@ -14,7 +14,7 @@ from tapscope.analyze import load
 from tapscope.analyze.inside import integral
 from tapscope.analyze.stays import stays
 from tapscope.store import tables
-from tapscope.store.codes import CallFlag
+from tapscope.store.codes import CallFlag, Protocol
 from tapscope.store.errors import TapscopeError
 
 EPOCH = 1_795_219_720_751_000_003  # ns; a real time, so that precision is tested where it matters
@@ -28,6 +28,15 @@ def calls_of(rows: list[tuple[int, int, int]], conn: list[int] | None = None, fl
     table["depart_ns"][:] = [-1 if row[2] is None else EPOCH + row[2] for row in rows]
     table["conn"][:] = range(len(rows)) if conn is None else conn
     table["flags"][:] = 0 if flags is None else flags
+    return table
+
+
+def connections_of(closed_ns: list[int], protocol: Protocol = Protocol.HTTP, port: int = 80):
+    """Connections to a port, closed at times relative to EPOCH; None: open."""
+    table = {c.name: np.zeros(len(closed_ns), dtype=c.dtype) for c in tables.TABLES["connections"]}
+    table["closed_ns"][:] = [-1 if closed is None else EPOCH + closed for closed in closed_ns]
+    table["protocol"][:] = protocol
+    table["server_port"][:] = port
     return table
 
 
@@ -129,8 +138,27 @@ def test_an_unanswered_call_stays_until_the_next_call_on_its_connection():
 
 def test_an_unanswered_call_stays_until_its_connection_ends():
     calls = calls_of([(0, 0, None), (0, 40, 90)], conn=[0, 1], flags=[CallFlag.UNANSWERED, 0])
-    stay = stays(calls, np.array([EPOCH + 70, -1], dtype=np.int64))
+    stay = stays(calls, connections_of([70, None]))
     assert (stay.end_ns - EPOCH).tolist() == [70, 90]
+
+
+@pytest.mark.parametrize(
+    "connections",
+    [
+        connections_of([None, 70], Protocol.HTTP2),
+        connections_of([None, 70], Protocol.UNKNOWN, port=0),  # a pair of services in a span table
+    ],
+)
+def test_the_next_call_ends_none_where_a_connection_carries_several_at_a_time(connections):
+    rows = [(0, 0, None), (0, 40, 60), (0, 0, None), (0, 50, 90)]
+    calls = calls_of(rows, conn=[0, 0, 1, 1], flags=[CallFlag.UNANSWERED, 0, CallFlag.UNANSWERED, 0])
+    assert (stays(calls, connections).end_ns - EPOCH).tolist() == [90, 60, 70, 90]
+
+
+def test_the_next_call_ends_none_where_calls_were_side_by_side():
+    rows = [(0, 0, None), (0, 40, 60), (0, 50, 90), (0, 0, None), (0, 40, 60), (0, 60, 90)]
+    calls = calls_of(rows, conn=[0, 0, 0, 1, 1, 1], flags=[CallFlag.UNANSWERED, 0, 0] * 2)
+    assert (stays(calls).end_ns - EPOCH).tolist() == [90, 60, 90, 40, 60, 90]
 
 
 def test_an_unanswered_call_stays_until_the_capture_ends():

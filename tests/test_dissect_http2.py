@@ -11,7 +11,10 @@ from http2_rows import SALT, Row, read, rows
 from http2_streams import again, connections, stream_at
 
 from tapscope import capture
+from tapscope.analyze.calls import Read
+from tapscope.analyze.load import loads
 from tapscope.capture import _native
+from tapscope.reconstruct import run
 from tapscope.store.codes import MessageFlag, MessageKind, Protocol, TokenKind
 
 PCAPS = Path(__file__).parent.parent / "pcaps" / "http2"
@@ -175,6 +178,16 @@ def test_cut_off_at_every_packet(path: Path, tmp_path: Path) -> None:
     packets = read_pcap(path)
     for cut in range(1, len(packets)):
         check_damaged(path, read(write_pcap(tmp_path / "a.pcap", packets[:cut])))
+
+
+def test_streams_that_a_capture_cuts_off_were_open_side_by_side(tmp_path: Path) -> None:
+    packets = read_pcap(PCAPS / "apache_prior_knowledge.pcap")
+    tables = read(write_pcap(tmp_path / "a.pcap", packets[:108]))
+    made = run.trace(tables)
+    last = made.calls["conn"] == made.calls["conn"][-1]
+    assert (made.calls["depart_ns"][last] < 0).tolist() == [False, True, True, True, True]
+    found = loads(Read(made.calls, tables.connections, made.calls["depart_ns"]), made.nodes)
+    assert found["max"].max() == 5
 
 
 @pytest.mark.parametrize("path", SMALL, ids=lambda path: path.stem)

@@ -276,6 +276,19 @@ def test_the_command_makes_a_run_like_any_other(world, tmp_path):
     assert page.returncode == 0, page.stderr
 
 
+def test_a_call_that_is_never_answered_stays_until_the_table_ends(tmp_path):
+    begins = range(1_655_759_356_010_000, 1_655_759_357_000_000, 100_000)
+    answered = [f"b{at},client,S,x,,{at},{at + 20_000}," for at in begins]
+    path = _file(tmp_path, f"a,client,S,x,,{begins[0] - 10_000},,", *answered)
+    done = tapscope("trace", "--spans", str(path), "-o", str(tmp_path / "run.db"))
+    assert done.returncode == 0, done.stderr
+    with RunFile.open(tmp_path / "run.db") as stored:
+        found = stored.read_table("loads")
+    inside_us = 930_000 + len(begins) * 20_000
+    assert (found["load"] * found["width_ns"]).sum() == pytest.approx(inside_us * 1000)
+    assert found["max"].max() == 2
+
+
 def test_many_rows_left_out_are_low_quality_with_the_line_of_the_first(tmp_path):
     path = _file(tmp_path, "a,x,y,e,,10,20,", "b,x,y", "c,x,y,e,,20,30,")
     done = tapscope("trace", "--spans", str(path), "-o", str(tmp_path / "run.db"))

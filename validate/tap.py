@@ -72,7 +72,7 @@ def read(run: RunFile) -> Tap:
     """Read what validation needs from a run file."""
     calls = run.read_table("calls", CALLS)
     connections = run.read_table("connections")
-    stay = stays(calls, connections["closed_ns"].astype(np.int64))
+    stay = stays(calls, connections)
     captures = [s for s in run.sources() if s.get("kind") == "capture" and s.get("first_ns", -1) >= 0]
     known = np.concatenate([stay.begin_ns, stay.end_ns[stay.end_ns >= 0]])
     first = min((s["first_ns"] for s in captures), default=int(known.min()) if len(known) else 0)
