@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tapscope.analyze.inside import Inside, Int, distinct
 from tapscope.analyze.memory import keep_freed_memory
 from tapscope.analyze.node_calls import NodeCalls
-from tapscope.analyze.stays import Stays, stays
+from tapscope.analyze.stays import Stays, one_clock, stays
 from tapscope.store import tables
 from tapscope.store.codes import CallFlag
 from tapscope.store.runfile import RunFile
@@ -53,6 +53,14 @@ class Read:
     def stay(self) -> Stays:
         """When each call was inside its node."""
         return stays(self.calls, self.connections)
+
+    def span_ns(self, node: int) -> tuple[int, int] | None:
+        """From the first arrival to the last event by the node's clock, which at a tap is that of all nodes;
+        None where no call counts."""
+        if one_clock(self.connections):
+            return self.stay.span_ns if self.stay.arrived.any() else None
+        here = self.stay.arrived & (self.calls["server_node"] == node)
+        return self.stay.span_of(here) if here.any() else None
 
     @cached_property
     def nodes(self) -> list[int]:

@@ -37,12 +37,16 @@ def window_edges(first_ns: int, last_ns: int, width_ns: int, *, nodes: int = 1) 
     """
     low = first_ns // width_ns
     high = last_ns // width_ns + 1
-    if (high - low) * nodes > MAX_ROWS:
+    _refuse_too_many((high - low) * nodes, width_ns)
+    return np.arange(low, high + 1, dtype=np.int64) * width_ns
+
+
+def _refuse_too_many(windows: int, width_ns: int) -> None:
+    if windows > MAX_ROWS:
         raise TapscopeError(
-            f"{(high - low) * nodes} windows of {width_ns / 1e6:g} ms are too many",
+            f"{windows} windows of {width_ns / 1e6:g} ms are too many",
             remedy="Take a wider window with --window, or cut the capture.",
         )
-    return np.arange(low, high + 1, dtype=np.int64) * width_ns
 
 
 def loads(
@@ -56,23 +60,31 @@ def loads(
     """The `loads` table (TABLES contract): a row per called node and window, node by node, in time order.
 
     All nodes have the same windows, aligned to multiples of `width_ns`, from `first_ns` to `last_ns`
-    (default: first arrival and last event of any call). `arrivals` counts calls that arrived in the window,
-    `completions` those whose departure was seen in it; `pit_*` are over the completions. O(n log n) in the
-    calls, O(windows) in memory.
+    (default: first arrival and last event of any call; where each node has its own clock, in span tables, of
+    any call of the node, since by another clock its calls may lie hours away). `arrivals` counts calls that
+    arrived in the window, `completions` those whose departure was seen in it; `pit_*` are over the
+    completions. O(n log n) in the calls, O(windows) in memory.
     """
     if width_ns <= 0:
         raise ValueError(f"width_ns is {width_ns}; it must be positive")
     called = read.nodes
     if called and not 0 <= called[0] <= called[-1] < tables.rows(nodes):
         raise ValueError(f"server_node {called[0]}..{called[-1]} is outside of {tables.rows(nodes)} nodes")
-    stay = read.stay
-    if not stay.arrived.any():
+    spans = {}
+    for node in called:
+        if (span := read.span_ns(node)) is not None:
+            first, last = span
+            spans[node] = first if first_ns is None else first_ns, last if last_ns is None else last_ns
+    if not spans:
         return tables.empty("loads")
-    first, last = stay.span_ns
-    first, last = first if first_ns is None else first_ns, last if last_ns is None else last_ns
-    edges = window_edges(first, last, width_ns, nodes=len(called))
-    parts = read.of_each(lambda node: _node_loads(read.at(node), read.unknown_end(node), edges))
-    return {c.name: np.concatenate([parts[node][c.name] for node in called]) for c in tables.TABLES["loads"]}
+    _refuse_too_many(
+        sum(last // width_ns - first // width_ns + 1 for first, last in spans.values()), width_ns
+    )
+    edges = {span: window_edges(*span, width_ns) for span in set(spans.values())}
+    parts = read.of_each(
+        lambda node: _node_loads(read.at(node), read.unknown_end(node), edges[spans[node]]), spans
+    )
+    return {c.name: np.concatenate([parts[node][c.name] for node in spans]) for c in tables.TABLES["loads"]}
 
 
 def _node_loads(at: NodeCalls, arrived_too_ns: Int, edges: Int) -> tables.Table:

@@ -14,6 +14,8 @@ Edge rules, each of them counted by `stays`:
 * a call that departs before it arrives is not counted at all (`load.negative_stay_excluded`);
 * nor is a call that arrives or departs days away from all others (`load.far_stamp_excluded`; `far_stamps`
   says what is far): windows would have to cover that time;
+* the nodes of span tables have a clock each (`one_clock`): there the others, and the end of the capture, are
+  those of the same node;
 * calls that arrived before the capture began are unknown to the tap: in the first moments, up to the longest
   response time, the load is a lower bound.
 """
@@ -28,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapscope.analyze.far_stamps import HOUR_NS, PAUSE_HOURS, near
-from tapscope.analyze.inside import Int
+from tapscope.analyze.inside import Int, distinct
 from tapscope.reconstruct.unseen import side_by_side
 from tapscope.store.codes import CallFlag
 
@@ -47,21 +49,26 @@ class Stays:
     @property
     def span_ns(self) -> tuple[int, int]:
         """From the first arrival to the last event of the calls that count; there must be one."""
-        begin, end = self.begin_ns[self.arrived], self.end_ns[self.arrived]
+        return self.span_of(self.arrived)
+
+    def span_of(self, chosen: NDArray[np.bool_]) -> tuple[int, int]:
+        """The same of these calls alone."""
+        begin, end = self.begin_ns[chosen], self.end_ns[chosen]
         return int(begin.min()), int(max(begin.max(), end.max()))
 
 
 def stays(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[Any]] | None = None) -> Stays:
     """Apply the edge rules of this module to a calls table.
 
-    Of `connections`, closed_ns (-1 = not closed), protocol and ports tell when unanswered calls were over.
+    Of `connections`, closed_ns (-1 = not closed), protocol and server_port tell when unanswered calls were
+    over, and whose clock tells the times.
     """
     begin = np.asarray(calls["arrive_ns"], dtype=np.int64)
     end = np.array(calls["depart_ns"], dtype=np.int64)
     flags = calls["flags"]
     departed = end >= 0
     negative = (departed & (end < begin)) | (begin < 0)
-    far, last = _far(begin, end, departed & ~negative, negative)
+    far, last = _far_by_clock(calls, connections, begin, end, negative)
     lost = ~departed & ((flags & CallFlag.LOST_RESPONSE) != 0)
     counted = ~negative & ~far
     still_open = ~departed & ~lost & counted
@@ -69,7 +76,7 @@ def stays(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[A
         rows = np.flatnonzero(still_open)
         known = _known(connections, int(calls["conn"].max()) + 1)
         close = _next_on_connection(calls, known, rows)
-        np.minimum(close, last, out=close)
+        np.minimum(close, last[rows], out=close)
         closed = known["closed_ns"][calls["conn"][rows]]
         end[rows] = np.where(closed >= begin[rows], np.minimum(close, closed), close)
     counters = [
@@ -80,6 +87,25 @@ def stays(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[A
     if far.any():
         counters.append(("load.far_stamp_excluded", int(far.sum()), "calls"))
     return Stays(begin, end, counted, counted & ~lost, departed & counted, counters)
+
+
+def _far_by_clock(
+    calls: Mapping[str, NDArray[Any]],
+    connections: Mapping[str, NDArray[Any]] | None,
+    begin: Int,
+    end: Int,
+    negative: NDArray[np.bool_],
+) -> tuple[NDArray[np.bool_], Int]:
+    """`_far` of the calls of each clock; the last event is told for every call."""
+    departed = (end >= 0) & ~negative
+    if one_clock(connections):
+        far, latest = _far(begin, end, departed, negative)
+        return far, np.broadcast_to(np.int64(latest), len(begin))
+    far, last = np.zeros(len(begin), dtype=np.bool_), np.zeros(len(begin), dtype=np.int64)
+    for node in distinct(calls["server_node"]).tolist():
+        rows = np.flatnonzero(calls["server_node"] == node)
+        far[rows], last[rows] = _far(begin[rows], end[rows], departed[rows], negative[rows])
+    return far, last
 
 
 def _far(
@@ -95,8 +121,14 @@ def _far(
 
 
 def made_up(connections: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-    """Connections that stand for a pair of services in a span table: they have no ports."""
-    return (connections["client_port"] == 0) & (connections["server_port"] == 0)
+    """Connections that stand for a pair of services in a span table: they have no port."""
+    made: NDArray[np.bool_] = connections["server_port"] == 0
+    return made
+
+
+def one_clock(connections: Mapping[str, NDArray[Any]] | None) -> bool:
+    """Whether all times are one clock's: a tap's are; in span tables each node has its own."""
+    return connections is None or not len(connections["closed_ns"]) or not bool(made_up(connections).all())
 
 
 def _known(connections: Mapping[str, NDArray[Any]] | None, count: int) -> Mapping[str, NDArray[Any]]:
@@ -104,7 +136,7 @@ def _known(connections: Mapping[str, NDArray[Any]] | None, count: int) -> Mappin
     if connections is not None and len(connections["closed_ns"]):
         return connections
     nothing = np.zeros(count, dtype=np.int64)
-    return {"closed_ns": nothing - 1, "protocol": nothing, "client_port": nothing, "server_port": nothing + 1}
+    return {"closed_ns": nothing - 1, "protocol": nothing, "server_port": nothing + 1}
 
 
 def _next_on_connection(

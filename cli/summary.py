@@ -228,11 +228,17 @@ def _too_large(run: RunFile) -> list[str]:
 def _far(run: RunFile) -> list[str]:
     """Calls that are in no series, as their stamps would stretch it over days without a call."""
     calls = sum(int(value) for name, value, _ in run.counters() if name == "load.far_stamp_excluded")
-    told = (
+    if not calls:
+        return []
+    if any(source["kind"] == "spans" for source in run.sources()):
+        return [
+            f"{calls} calls are stamped days away from all others of their callee and in no queue length or "
+            "throughput. Put their times right in the table, or leave these rows out"
+        ]
+    return [
         f"{calls} calls are stamped days away from all others and in no queue length, throughput or finding. "
         "Put their stamps right (editcap -t), or leave them out (editcap -A, -B)"
-    )
-    return [told] if calls else []
+    ]
 
 
 def _made_while_idle(run: RunFile) -> list[str]:

@@ -80,6 +80,15 @@ def _page(run: Run, known: Analysis, number: int, found: Finding) -> Page:
     )
 
 
+def drawn(run: Run, known: Analysis, pages: list[Page]) -> list[dict[str, Any]]:
+    """Data of assets/findings.js. A run without pages may have no one clock (span tables), by which windows
+    over all of its time could be laid."""
+    if not pages:
+        return []
+    episodes = Episodes(run, known)
+    return [episodes.drawn(page) for page in pages]
+
+
 class Episodes:
     """Draws pages of one run; what several of them need is computed once."""
 

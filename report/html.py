@@ -129,7 +129,7 @@ def _data(run: Run, known: analysis.Analysis, pages: list[episodes.Page]) -> dic
         "flags": flags,
         "strips": strips.strips(run) + hosts.strips(run),
         "analysis": analysis.figures(run, known),
-        "findings": [each.drawn(page) for each in [episodes.Episodes(run, known)] for page in pages],
+        "findings": episodes.drawn(run, known, pages),
         **transactions.transactions(run, np.concatenate([none, *(page.hits for page in pages)])),
     }
 

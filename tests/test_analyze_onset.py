@@ -89,7 +89,7 @@ def test_a_crowd_began_with_its_first_connections_not_with_the_requests_that_got
     count = len(asked)
     queue = Queue(begin, begin + 3 * MS, np.zeros(count, dtype=np.int64))
     zero = np.zeros(count, dtype=np.int64)
-    connections = {"closed_ns": zero - 1, "syn_ns": asked, "server_addr": zero}
+    connections = {"closed_ns": zero - 1, "syn_ns": asked, "server_addr": zero, "server_port": zero + 80}
     read = Read(queue.calls(), connections, zero)
     edges = window_edges(0, 12 * SECOND, 50 * MS)
     pace = Pace(read, 0, node_loads(read, edges)[0], edges, np.abs(edges[:-1] / SECOND - 6) > 1)

@@ -289,6 +289,51 @@ def test_a_call_that_is_never_answered_stays_until_the_table_ends(tmp_path):
     assert found["max"].max() == 2
 
 
+HOUR_US = 3_600_000_000
+
+
+def _loads(stored: RunFile, service: str) -> dict[str, list[float]]:
+    found = stored.read_table("loads")
+    here = found["node"] == stored.node_names().index(service)
+    return {name: values[here].tolist() for name, values in found.items() if name != "node"}
+
+
+@pytest.mark.parametrize("off_us", [-3_000_000, 10 * HOUR_US, 8760 * HOUR_US])
+def test_a_clock_that_is_off_changes_no_queue_of_another_service(world, off_us, tmp_path):
+    as_they_are = span_sets.write(tmp_path / "a.csv", span_sets.rows(world, skew_us=(0, 0, 0, 0)))
+    shifted = span_sets.write(tmp_path / "b.csv", span_sets.rows(world, skew_us=(0, 0, 0, off_us)))
+    for table in (as_they_are, shifted):
+        done = tapscope("trace", "--spans", str(table), "-o", str(table.with_suffix(".db")))
+        assert done.returncode == 0, done.stderr
+        assert "days away" not in done.stdout + done.stderr
+    with RunFile.open(as_they_are.with_suffix(".db")) as a, RunFile.open(shifted.with_suffix(".db")) as b:
+        for service in ("web", "app"):
+            np.testing.assert_equal(_loads(b, service), _loads(a, service))
+        assert b.path.stat().st_size < 1.1 * a.path.stat().st_size
+        moved = _loads(a, "db")
+        moved["window_ns"] = [at + off_us * 1000 for at in moved["window_ns"]]
+        np.testing.assert_equal(_loads(b, "db"), moved)
+    page = tapscope("report", str(shifted.with_suffix(".db")), "-o", str(tmp_path / "report.html"))
+    assert page.returncode == 0, page.stderr
+
+
+def test_a_call_stamped_days_away_at_its_callee_is_told_in_words_for_tables(tmp_path):
+    at = 1_655_759_356_000_000
+    usual = [f"m{i},client,S,x,,{at + i * 1000},{at + i * 1000 + 500}," for i in range(50)]
+    days = at + 240 * HOUR_US
+    other = [f"o{i},client,T,x,,{days + i * 1000},{days + i * 1000 + 500}," for i in range(50)]
+    path = _file(tmp_path, *usual, *other, f"far,client,S,x,,{days},{days + 500},")
+    done = tapscope("trace", "--spans", str(path), "-o", str(tmp_path / "run.db"))
+    assert done.returncode == 0, done.stderr
+    told = " ".join((done.stdout + done.stderr).split())
+    assert "1 calls are stamped days away from all others of their callee" in told
+    assert "editcap" not in told
+    with RunFile.open(tmp_path / "run.db") as stored:
+        assert [sum(_loads(stored, service)["arrivals"]) for service in ("S", "T")] == [50, 50]
+    page = tapscope("report", str(tmp_path / "run.db"), "-o", str(tmp_path / "report.html"))
+    assert page.returncode == 0, page.stderr
+
+
 def test_many_rows_left_out_are_low_quality_with_the_line_of_the_first(tmp_path):
     path = _file(tmp_path, "a,x,y,e,,10,20,", "b,x,y", "c,x,y,e,,20,30,")
     done = tapscope("trace", "--spans", str(path), "-o", str(tmp_path / "run.db"))
