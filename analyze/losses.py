@@ -46,6 +46,7 @@ def loss_summary(run: RunFile) -> dict[str, Any]:
     for name, flag in (("unanswered_calls", CallFlag.UNANSWERED), ("lost_responses", CallFlag.LOST_RESPONSE)):
         record[name] = int(run.sql("SELECT count(*) FROM call WHERE flags & ?", (int(flag),))[0][0])
     counted = {name: int(value) for name, value, _ in run.counters()}
+    record["damaged_files"] = counted.get("source.bad_record", 0)
     lost = sum(counted.get(f"spool.{how}_segments", 0) for how in ("damaged", "missing"))
     record["lost_segments_share"] = lost / (lost + counted.get("spool.segments", 0)) if lost else 0.0
     seen = record["bytes"]

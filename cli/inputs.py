@@ -29,9 +29,7 @@ PACKED = (
     b"\x28\xb5\x2f\xfd",
     *(bytes([0x50 + user, 0x2A, 0x4D, 0x18]) for user in range(16)),
     b"\xfd7zXZ",
-    b"BZh",
-    b"\x04\x22\x4d\x18",
-)  # gzip, zstd (and what pzstd begins with), xz, bzip2, lz4
+)  # gzip, zstd (and what pzstd begins with), xz: what the engine unpacks
 
 
 @dataclass
@@ -43,6 +41,27 @@ class Inputs:
     host_folders: list[Path] = field(default_factory=list)
     manifest: dict[str, Any] = field(default_factory=dict)
     manifest_path: Path | None = None
+
+
+def check_captures(paths: Sequence[Path]) -> None:
+    """Refuse what does not begin like a capture, packed or not, before a run file is replaced for it."""
+    for path in paths:
+        if str(path) == "-" or not path.is_file():
+            continue
+        try:
+            with path.open("rb") as file:
+                head = file.read(6)
+        except OSError as error:
+            raise TapscopeError(
+                f"cannot be read: {error.strerror}", path=path, remedy="Check its permissions."
+            ) from error
+        if not head.startswith(MAGICS + PACKED):
+            raise TapscopeError(
+                "this is not a capture file" if head else "the file is empty",
+                path=path,
+                offset=0,
+                remedy="Name a pcap or pcapng file (also gzip, zstd or xz).",
+            )
 
 
 def find_inputs(given: Sequence[str | Path]) -> Inputs:
@@ -63,7 +82,9 @@ def find_inputs(given: Sequence[str | Path]) -> Inputs:
         captures, spools = captures_below(path), spools_below(path)
         if not captures and not spools:
             raise TapscopeError(
-                "there is no capture file in this folder",
+                "there is no capture file in this folder"
+                if path.is_dir()
+                else "this is no file, pipe or folder",
                 path=path,
                 remedy="A run directory holds .pcap or .pcapng files (also packed) or spools, hosts/, "
                 "manifest.json.",

@@ -51,7 +51,7 @@ def records(run: RunFile) -> list[dict[str, Any]]:
             | {name: getattr(one, name) for name in COUNTS}
             | {"hit": len(np.unique(hit[hit >= 0]))}
             | {
-                f"setup_{name}_ms": at / 1e6 if at >= 0 else float("nan")
+                f"setup_{name}_ms": at / 1e6 if at >= 0 else None
                 for name, at in (
                     ("p50", one.setup_p50_ns),
                     ("p90", one.setup_p90_ns),

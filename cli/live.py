@@ -243,15 +243,14 @@ def _in_child(arguments: list[str], spool: Path, output: Path) -> dict[str, Any]
         [sys.executable, "-m", "tapscope", "capture", *arguments],
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        process_group=0,  # Ctrl-C comes to it from here alone, as an INT of a supervisor does
     )
 
     def hand_on(number: int, frame: object) -> None:
         child.send_signal(number)
 
-    # Ctrl-C reaches the child by itself: it is in the same group of the terminal.
-    handlers = {signal.SIGTERM: hand_on, signal.SIGUSR1: hand_on, signal.SIGHUP: hand_on}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
+    handed_on = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+    before = {number: signal.signal(number, hand_on) for number in handed_on}
     try:
         while child.poll() is None and not is_spool(spool):
             time.sleep(BEGUN_SECONDS)

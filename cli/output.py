@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from tapscope.store.errors import TapscopeError
@@ -87,7 +88,9 @@ def plain(value: Any) -> Any:
         return None
     if isinstance(value, bytes):
         return value.hex()
-    return value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return float(value) if isinstance(value, Decimal) else str(value)  # DuckDB has types of its own
 
 
 def print_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], *, as_csv: bool, as_json: bool) -> None:

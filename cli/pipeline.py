@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapscope import __version__
-from tapscope.cli.inputs import Inputs, find_inputs
+from tapscope.cli.inputs import Inputs, check_captures, find_inputs
 from tapscope.cli.output import Progress
 from tapscope.store.codes import CloseHow, EvidenceMode
 from tapscope.store.errors import ExitCode, TapscopeError
@@ -103,6 +103,8 @@ def trace(
     """
     options = options or TraceOptions()
     found = find_inputs(inputs)
+    if not options.follow:  # what grows may have no byte yet
+        check_captures(found.captures)
     from tapscope import capture
 
     with RunFile.create(out, force=force) as run:

@@ -73,6 +73,8 @@ def _met_tcp(run: RunFile, calls: Table, connections: Table) -> tuple[NDArray[np
 
 def _groups(which: NDArray[np.int64], count: int) -> Iterator[Int]:
     """Positions of the members of each group."""
+    if not count:
+        return
     order = np.argsort(which, kind="stable")
     yield from np.split(order, np.searchsorted(which[order], np.arange(1, count)))
 

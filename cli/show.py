@@ -170,7 +170,9 @@ def _losses(record: Mapping[str, Any]) -> None:
         [[line["stage"], line["what"], line["packets"], line["bytes"]] for line in account["lines"]],
     )
     if account["balanced"]:
-        print("Every captured byte is in a message or named above; the sums agree.")
+        whole = not record["loss"]["damaged_files"]
+        which = "captured byte" if whole else "byte that was read"
+        print(f"Every {which} is in a message or named above; the sums agree.")
     for disagreement in account["disagreements"]:
         print(f"The sums do not agree: {disagreement}.")
     records("Per tap point", record["taps"], TAP_POINT_COLUMNS)

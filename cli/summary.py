@@ -108,6 +108,11 @@ def expected_line(expected: dict[str, Any] | None, checked: bool) -> str:
 def quality_problems(loss: dict[str, Any], calls: int) -> list[str]:
     """Why the input's quality is below the threshold, in words; empty when it is good enough."""
     problems = []
+    if loss["damaged_files"]:
+        problems.append(
+            f"{loss['damaged_files']} capture files are damaged, and what lies behind the damage was not "
+            "read. Copy them again, or repair them"
+        )
     if loss["lost_segments_share"] > MISSING_LIMIT:
         problems.append(
             f"{100 * loss['lost_segments_share']:.1f} % of the segments of the spool are damaged or missing "

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tapscope.store.errors import TapscopeError
+from tapscope.store.opening import refuse_over
 from tapscope.store.runfile import RunFile
 
 EXPORTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -135,6 +136,8 @@ def export(run: RunFile, table: str, format_: str, out: str | Path) -> int:
 
     A file is replaced only when the new one is whole.
     """
+    if str(out) != "-":
+        refuse_over(run.path, Path(out))
     view, columns = EXPORTS[table]
     _, rows = run.query(f"SELECT {', '.join(columns)} FROM {view} ORDER BY {ORDER[table]}")
     with opened(out) as file:

@@ -37,6 +37,7 @@ from tapscope.report.run import PROTOCOL_NAMES, Run, read
 from tapscope.report.words import utc
 from tapscope.store.codes import CallFlag
 from tapscope.store.errors import TapscopeError
+from tapscope.store.opening import refuse_over
 from tapscope.store.runfile import RunFile
 
 SCRIPTS = (
@@ -65,6 +66,7 @@ def write(run_path: str | Path, out_path: str | Path, *, raw_clocks: bool = Fals
     Raises TapscopeError when the run file cannot be read or the report not be written.
     """
     with RunFile.open(run_path) as file:
+        refuse_over(Path(run_path), Path(out_path))
         file.raw_clocks = raw_clocks
         text = page(read(file))
     out = Path(out_path)

@@ -65,10 +65,20 @@ def created(path: Path, *, force: bool) -> Opened:
         except sqlite3.DatabaseError:
             _remove(begun)  # not even the empty tables fit: nothing is lost
             raise
-        if path.exists():
-            _remove(path)
+        _remove(path)  # also a log that is left of one: SQLite would write it into the new file
         begun.rename(path)
         return opened(path, write=True)
+
+
+def refuse_over(run: Path, out: Path) -> None:
+    """Nothing that is made of a run file may be written over it."""
+    if out.exists() and out.samefile(run):
+        raise TapscopeError(
+            "this is the run file that is read",
+            path=out,
+            remedy="Name another file to write.",
+            exit_code=ExitCode.USAGE,
+        )
 
 
 def opened(path: Path, *, write: bool) -> Opened:
@@ -130,5 +140,5 @@ def _roomy(path: Path) -> Path:
 
 def _remove(path: Path) -> None:
     """Remove a run file with what SQLite keeps beside it."""
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in ("", "-wal", "-shm", "-journal"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)

@@ -71,7 +71,11 @@ def _explain(error: sqlite3.DatabaseError, path: Path) -> Exception:
             path=path,
             remedy="Wait until it is done, then try again.",
         )
-    if "not a database" in text or "malformed" in text:
+    if "malformed" in text:
+        return TapscopeError(
+            "this run file is damaged, or cut", path=path, remedy="Copy it again, or trace the capture again."
+        )
+    if "not a database" in text:
         return TapscopeError(
             "this is not a tapscope run file",
             path=path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
 import urllib.request
@@ -58,6 +59,26 @@ def test_live_traffic_becomes_packets_and_calls(tmp_path):
     assert run(["trace", str(tmp_path / "lo.pcap"), "-o", str(tmp_path / "again.db")]) == ExitCode.DONE
     with RunFile.open(tmp_path / "again.db") as again:
         assert again.count("calls") == 5
+
+
+@pytest.mark.root
+@needs_root
+def test_an_interrupt_that_only_the_program_gets_ends_a_traced_capture(tmp_path):
+    """As a supervisor sends it: a terminal would send it to the capturing process, too."""
+    out = tmp_path / "run.db"
+    command = [*COMMAND, "capture", "-i", "lo", "-o", str(out)]
+    recorder = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment())
+    wait_for(lambda: any(tmp_path.glob("run.db.spool/*")))
+    recorder.send_signal(signal.SIGINT)
+    _, errors = recorder.communicate(timeout=30)
+    assert recorder.returncode in (ExitCode.DONE, ExitCode.LOW_QUALITY), errors.decode()
+
+
+def test_packets_and_run_have_files_of_their_own(tmp_path, capsys):
+    same = str(tmp_path / "both")
+    assert run(["capture", "-i", "lo", "-w", same, "-o", same]) == ExitCode.USAGE
+    assert "the same file" in capsys.readouterr().err
+    assert not (tmp_path / "both").exists()
 
 
 def test_interfaces_are_listed():

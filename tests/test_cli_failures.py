@@ -86,6 +86,47 @@ def test_an_output_that_exists_is_kept_unless_forced(capsys, tmp_path):
     assert theirs.read_text().startswith("Dear reader")
 
 
+@pytest.mark.parametrize("content", [b"", b"this is a text file\n"])
+def test_an_input_that_is_no_capture_costs_no_run_file(capsys, tmp_path, content):
+    """Neither the one that it would have replaced, nor an empty one that is in the way of the next try."""
+    out, text = tmp_path / "run.db", tmp_path / "text.pcap"
+    text.write_bytes(content)
+    failing(capsys, "trace", text, "-o", out)
+    assert not out.exists()
+    assert main.run(["trace", str(CAPTURE), "-o", str(out)]) == ExitCode.DONE
+    before = out.read_bytes()
+    capsys.readouterr()
+    failing(capsys, "trace", text, "-o", out, "--force")
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words", [("report",), ("export", "--table", "calls"), ("validate", "--events", CAPTURE.parent, "--plot")]
+)
+def test_nothing_is_written_over_the_run_that_is_read(capsys, tmp_path, words):
+    out = tmp_path / "run.db"
+    assert main.run(["trace", str(CAPTURE), "-o", str(out)]) == ExitCode.DONE
+    before = out.read_bytes()
+    capsys.readouterr()
+    to = () if words[-1] == "--plot" else ("-o",)
+    message = failing(capsys, words[0], out, *words[1:], *to, out, code=ExitCode.USAGE)
+    assert "the run file that is read" in message
+    assert out.read_bytes() == before
+
+
+def test_what_lies_behind_damage_is_not_said_to_be_accounted_for(capsys, tmp_path):
+    whole = CAPTURE.read_bytes()
+    path, out = tmp_path / "damaged.pcap", tmp_path / "run.db"
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + b"\xff" * 5000 + whole[middle:])
+    assert main.run(["trace", str(path), "-o", str(out)]) == ExitCode.LOW_QUALITY
+    assert "was not read" in capsys.readouterr().err
+    assert main.run(["stats", str(out)]) == ExitCode.DONE
+    said = capsys.readouterr().out
+    assert "Every byte that was read" in said
+    assert "Every captured byte" not in said
+
+
 @pytest.mark.parametrize("device", ["/dev/null", "/dev/full"])
 def test_a_device_is_never_replaced(capsys, tmp_path, device):
     assert "not a regular file" in failing(capsys, "trace", CAPTURE, "-o", device, "--force")

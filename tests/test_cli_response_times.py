@@ -9,6 +9,7 @@ import json
 import numpy as np
 import pytest
 import span_sets
+from capture_packets import CLIENT, Dialogue, write_pcap
 from simulator import NODE_NAMES, WEB, Simulation, simulate
 
 from tapscope.cli.main import run
@@ -84,6 +85,15 @@ def test_transactions_count_the_wait_for_their_connection(capsys, path, world) -
     table = printed(capsys, "response-times", path, "--limit", "1")
     assert found[0]["class"] in table
     assert found[-1]["class"] not in table
+
+
+def test_a_run_in_which_nothing_was_answered_has_no_transactions(capsys, tmp_path) -> None:
+    dialogue = Dialogue().open().send(CLIENT, b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n")
+    capture, out = write_pcap(tmp_path / "a.pcap", dialogue.packets), tmp_path / "run.db"
+    run(["trace", str(capture), "-o", str(out)])
+    capsys.readouterr()
+    assert run(["response-times", str(out), "--json"]) == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out)["transactions"] == []
 
 
 def test_csv_has_a_row_per_node_and_class(capsys, path) -> None:

@@ -215,6 +215,17 @@ def test_a_query_can_only_read_the_warehouse(runs, file, query):
     assert raised.value.exit_code == ExitCode.USAGE
 
 
+def test_a_query_is_one_statement_of_any_type(runs, file, capsys):
+    """DuckDB knows types that JSON does not; of two statements only the second one was shown."""
+    added(file, runs[:1])
+    query = "SELECT 1.5 AS share, DATE '2026-11-30' AS day, [1, 2] AS places"
+    assert main(["warehouse", "query", query, "-w", str(file), "--json"]) == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out) == [{"share": 1.5, "day": "2026-11-30", "places": [1, 2]}]
+    for none_or_two in ("", "SELECT 1; SELECT 2"):
+        assert main(["warehouse", "query", none_or_two, "-w", str(file)]) == ExitCode.USAGE
+        assert "one statement" in capsys.readouterr().err
+
+
 def test_files_that_are_no_warehouse_say_so(runs, file, tmp_path, capsys):
     assert main(["warehouse", "list", "-w", str(file)]) == ExitCode.ERROR
     assert "no such warehouse" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -312,6 +313,28 @@ def test_an_existing_run_file_is_replaced_only_when_forced(tmp_path):
         RunFile.create(path)
     with RunFile.create(path, force=True) as run:
         assert run.meta("mark") is None
+
+
+def test_what_is_left_beside_a_run_that_was_removed_is_not_in_the_next(tmp_path):
+    """Of a writer that was killed its log stays. SQLite wrote it into the new file, with the other tables."""
+    path = tmp_path / "run.db"
+    with RunFile.create(path) as run:
+        run.set_meta("mark", 1)
+        left = Path(f"{path}-wal").read_bytes()
+    assert left, "nothing is left that could be mixed in"
+    path.unlink()
+    Path(f"{path}-wal").write_bytes(left)
+    with RunFile.create(path) as run:
+        assert run.meta("mark") is None
+
+
+def test_a_cut_run_file_is_not_called_another_thing(tmp_path):
+    path = tmp_path / "run.db"
+    with RunFile.create(path) as run:
+        run.set_meta("mark", 1)
+    path.write_bytes(path.read_bytes()[:20_000])
+    with pytest.raises(TapscopeError, match="damaged, or cut"):
+        RunFile.open(path).meta("mark")
 
 
 def test_a_second_writer_is_told_to_wait(tmp_path, monkeypatch):

@@ -75,7 +75,7 @@ def _agreement(validation: Validation) -> list[Table]:
             each.max_error,
             each.bias,
             each.bias_percent,
-            f"{each.limit_low:.3f} to {each.limit_high:.3f}",
+            None if math.isnan(each.limit_low) else f"{each.limit_low:.3f} to {each.limit_high:.3f}",
         ]
         for tier in validation.tiers
         for each in tier.readings

@@ -197,6 +197,8 @@ def capture(
     to_stdout = packet_file is not None and str(packet_file) == "-"
     if to_stdout and (file_mb or file_seconds or output is not None):
         raise click.UsageError("Packets on stdout (-w -) know no turns (-C, -G) and no run file (-o).")
+    if packet_file is not None and output is not None and packet_file.absolute() == output.absolute():
+        raise click.UsageError("-w and -o name the same file: packets and the run need one each.")
     if not interfaces:
         raise click.UsageError("Name an interface: -i IF (-D lists them).")
     if packet_file is None and output is None and spool is None:

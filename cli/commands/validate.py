@@ -110,7 +110,10 @@ def validate(
     """
     from tapscope.cli import show
     from tapscope.cli.output import note, print_json, print_table, progress_bar
+    from tapscope.store.opening import refuse_over
 
+    if plot is not None:
+        refuse_over(run_path, plot)
     if [events, threads, span_truth, faults].count(None) != 3:
         raise click.UsageError(
             "Give --events DIR or --threads DIR; or, for a run made of span tables, --span-truth FILE; or "

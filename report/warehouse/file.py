@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -132,7 +132,8 @@ class Warehouse:
                 self.connection.execute("COMMIT")
             except BaseException:
                 self._sample_columns.clear()
-                self.connection.execute("ROLLBACK")
+                with suppress(_duckdb().Error):  # a COMMIT that failed has rolled back, and says why
+                    self.connection.execute("ROLLBACK")
                 raise
 
     def sql(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -145,7 +146,15 @@ class Warehouse:
         """Column names and rows of a query that a person wrote; its mistakes are that person's to mend."""
         duckdb = _duckdb()
         try:
-            cursor = self.connection.execute(query)
+            statements = duckdb.extract_statements(query)
+            if len(statements) != 1:
+                raise TapscopeError(
+                    f"one statement is run at a time, and here are {len(statements)}",
+                    path=self.path,
+                    remedy="Give one SELECT.",
+                    exit_code=ExitCode.USAGE,
+                )
+            cursor = self.connection.execute(statements[0])
             return [column[0] for column in cursor.description or ()], cursor.fetchall()
         except duckdb.Error as error:
             raise TapscopeError(

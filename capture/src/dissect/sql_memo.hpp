@@ -40,8 +40,8 @@ public:
         std::vector<Gap> gaps;
     };
 
-    // The statement, read in the same way, that `text` is but for its literals, which are appended to `literals`; nullptr: none that is known,
-    // and `literals` may hold anything.
+    // The statement, read in the same way, that `text` is but for its literals, which are appended to `literals`; nullptr:
+    // none that is known, and `literals` may hold anything.
     Statement* find(std::string_view text, SqlStrings strings, std::vector<SqlLiteral>& literals) const;
 
     // What a whole scan found, if it is fit to be found again. `literals` are all of the text.
