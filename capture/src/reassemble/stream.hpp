@@ -61,17 +61,22 @@ struct Stream {
         1u << 24;  // offset given to the first byte seen before the start is known
 
     std::uint32_t base_seq = 0;  // raw sequence number of offset 0
-    bool based = false;          // base_seq is set, perhaps provisionally
-    bool anchored = false;       // offset 0 is known to be the start of the stream (or was declared to be)
-    bool fin_seen = false, ended = false;
-    bool fin_inferred = false;  // the peer acknowledges one byte more than there is: a FIN that was not seen
-    bool absent = false;        // no packet of this side was ever seen: do not wait for any
-    bool first_ack_known = false;
-    bool duplicate_ack = false;   // the peer acknowledged again what it had, while there was more
-    bool syn_ack = false;         // its SYN acknowledged one
-    std::uint32_t first_ack = 0;  // lowest acknowledgement of it seen before it was anchored, raw
-    std::uint32_t last_ack = 0;   // highest one before it was based, raw
-    std::uint32_t packets = 0;    // saturating
+    // Bits, as a million of these are kept.
+    bool based : 1 = false;     // base_seq is set, perhaps provisionally
+    bool anchored : 1 = false;  // offset 0 is known to be the start of the stream (or was declared to be)
+    bool fin_seen : 1 = false, ended : 1 = false;
+    bool fin_inferred : 1 =
+        false;                // the peer acknowledges one byte more than there is: a FIN that was not seen
+    bool absent : 1 = false;  // no packet of this side was ever seen: do not wait for any
+    bool first_ack_known : 1 = false;
+    bool duplicate_ack : 1 = false;  // the peer acknowledged again what it had, while there was more
+    bool syn_ack : 1 = false;        // its SYN acknowledged one
+    bool far_acked : 1 = false;      // the peer has acknowledged far_next
+    std::uint8_t far = 0;            // segments in a row that follow one another far from here, saturating
+    std::uint32_t far_next = 0;      // one past the last of them, raw
+    std::uint32_t first_ack = 0;     // lowest acknowledgement of it seen before it was anchored, raw
+    std::uint32_t last_ack = 0;      // highest one before it was based, raw
+    std::uint32_t packets = 0;       // saturating
     std::uint32_t retransmits = 0;
     std::uint32_t zero_windows = 0;  // its segments that announce a closed receive window
     std::uint64_t next = 0;          // everything before was delivered or declared missing
@@ -84,11 +89,6 @@ struct Stream {
     std::uint32_t duplicate_ack_us = 0;
     std::uint64_t seen = 0;     // bytes delivered
     std::uint64_t missing = 0;  // bytes declared missing
-    // Segments in a row that follow one another far from this stream, saturating; one past the last of them, raw; and
-    // whether the peer has acknowledged that.
-    std::uint8_t far = 0;
-    bool far_acked = false;
-    std::uint32_t far_next = 0;
     std::unique_ptr<HeldSegments> held;
 
     // One past the last byte seen.
