@@ -1,6 +1,7 @@
 """How much the matcher claims about systems drawn at random, and how much of it is right.
 
     python benchmarks/systems_at_random.py [--systems 100] [--requests 1500] [--seed 0] [--background 0]
+        [--servers 1]
 
 One simulated node each (tests/random_systems.py says what it may be made of), by all evidence where calls
 repeat values, else by times alone. With --background timers make so many calls for each request, too, which
@@ -49,11 +50,12 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0, help="of the first system")
     parser.add_argument("--background", type=float, default=0.0, help="calls of timers for each request")
+    parser.add_argument("--servers", type=int, default=1, help="behind each node")
     options = parser.parse_args()
     kinds: dict[str, list[Score]] = defaultdict(list)
     each: list[tuple[tuple[float, ...], int, System]] = []
     for seed in range(options.seed, options.seed + options.systems):
-        system, world = random_system(seed, options.requests, options.background)
+        system, world = random_system(seed, options.requests, options.background, options.servers)
         if len(world.rows) - options.requests < FEWEST_CALLS:
             continue
         found = score(world, EvidenceMode.ALL if system.repeats else EvidenceMode.TIMING)

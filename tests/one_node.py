@@ -50,12 +50,14 @@ class World:
         answer: int = -1,
         *,
         setup: bool = False,
+        server: int = 0,
     ) -> int:
-        """A call that the node makes for `parent`, on a connection of its own unless one is named."""
+        """A call that the node makes for `parent`, on a connection of its own unless one is named, to this
+        `server` of those behind it."""
         if setup:
             self.setup.add(len(self.rows))
         conn = len(self.rows) if conn is None else -1 - conn
-        self.rows.append((parent, kind, conn, begin, end, BEHIND, answer))
+        self.rows.append((parent, kind, conn, begin, end, BEHIND + server, answer))
         return len(self.rows) - 1
 
     def call_on_any(

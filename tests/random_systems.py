@@ -20,6 +20,7 @@ VALUES = 400
 ENDLESS = 5000  # items, where as many as are wanted
 BACKGROUND = (900, 950)  # statements of timers: one that pages may have in common, and one of their own
 NOBODY = -1
+LENDS: list[Lend] = ["last", "first", "any"]
 BUSY = 0.8  # share of the time, of what is scarcest
 
 
@@ -41,7 +42,9 @@ class System:
     Requests come `arrivals`, from `callers` in a closed loop, so that `load` are in flight where nothing is
     scarce. Pages share `in_common` of their statements, and `repeats` of the calls say what their request
     says. Connections are `lent_for` nothing (each call has its own), a call, or a request. For each request
-    timers make `background` calls, which are nobody's.
+    timers make `background` calls, which are nobody's. Statements are shared out among `servers`, each with
+    as many connections, which are lent in another way from one to the next; those of the second and further
+    ones for a call, where those of the first are lent for a request.
     """
 
     arrivals: str
@@ -61,6 +64,7 @@ class System:
     work_ms: float
     call_ms: float
     background: float = 0.0
+    servers: int = 1
 
     @classmethod
     def draw(cls, draw: random.Random) -> System:
@@ -76,7 +80,7 @@ class System:
             processors=draw.choice([0, 0, 1, 2, 4]),
             lent_for=draw.choice(["nothing", "a call", "a request", "a request"]),
             connections=draw.choice([3, 8, 20, 60]),
-            lend=draw.choice(["last", "first", "any"]),
+            lend=draw.choice(LENDS),
             in_order=draw.random() < 0.7,
             pause_ms=draw.choice([0, 0, 0, 30, 200]),
             spread=draw.choice([0.3, 0.6, 1.0]),
@@ -94,6 +98,7 @@ class System:
         if self.lent_for != "nothing":
             words += [f"{self.connections} connections for {self.lent_for}", f"{self.lend} one lent"]
             words += ["in order" if self.in_order else "to anybody"]
+        words += [f"{self.servers} servers"] * (self.servers > 1)
         words += [f"pauses of {self.pause_ms} ms"] * (self.pause_ms > 0)
         words += [f"{self.repeats:.0%} repeat a value"] * (self.repeats > 0)
         words += [f"{self.background} background calls for a request"] * (self.background > 0)
@@ -128,8 +133,11 @@ class Running(Clock):
         self.statement_ms = [system.call_ms * draw.lognormvariate(0, 0.7) for _ in range(1000)]
         self.workers = Pool(list(range(system.workers or ENDLESS)))
         self.processors = Pool(list(range(system.processors or ENDLESS)))
-        items = list(range(system.connections))
-        self.connections = Pool(items, system.lend, draw, in_order=system.in_order)
+        self.connections = []  # by server
+        for server in range(system.servers):
+            lend = LENDS[(LENDS.index(system.lend) + server) % len(LENDS)]
+            items = [server * ENDLESS + each for each in range(system.connections)]
+            self.connections.append(Pool(items, lend, draw, in_order=system.in_order))
         self.gap_ms = self._gap_ms()
         self.stopped_until = 0
 
@@ -175,10 +183,15 @@ class Running(Clock):
             self.start(self._timers(), 0)
         self.run(FOREVER)
         for begin, end, statement, request, connection, value in sorted(self.calls):
-            call = self.world.call(request, statement, begin, end, connection)
+            server = self.server(statement)
+            call = self.world.call(request, statement, begin, end, connection, server=server)
             if value >= 0:
                 self.world.token(call, 0, 1, value)
         return self.world
+
+    def server(self, statement: int) -> int:
+        """That is asked for it."""
+        return statement % self.system.servers
 
     def _pauses(self) -> Process:
         while self.left > 0:
@@ -215,8 +228,9 @@ class Running(Clock):
         worker = yield self.workers
         yield from self._work(page)
         held = None
-        if system.lent_for == "a request" and self.pages[page]:
-            held = yield self.connections
+        first = any(self.server(step.statement) == 0 for step in self.pages[page])
+        if system.lent_for == "a request" and first:
+            held = yield self.connections[0]
             yield PASSING_ON_NS
         for step in self.pages[page]:
             if draw.random() >= step.chance:
@@ -234,17 +248,20 @@ class Running(Clock):
                 yield from self._call(step.statement, request, value, held, None)
                 yield from self._work(page)
         if held is not None:
-            self.give(self.connections, held)
+            self.give(self.connections[0], held)
         yield from self._work(page)
         self.give(self.workers, worker)
         self.world.answer(request, self.now)
 
     def _call(self, statement: int, request: int, value: int, held: int | None, done: Pool | None) -> Process:
         system, draw = self.system, self.draw
-        connection = held
-        lent = system.lent_for == "a call" or (system.lent_for == "a request" and request == NOBODY)
+        server = self.server(statement)
+        connection = held if server == 0 else None
+        lent = system.lent_for == "a call" or (
+            system.lent_for == "a request" and (request == NOBODY or server > 0)
+        )
         if lent:
-            connection = yield self.connections
+            connection = yield self.connections[server]
         yield PASSING_ON_NS
         begin = self.now
         yield self._lasts(self.statement_ms[statement])
@@ -253,7 +270,7 @@ class Running(Clock):
             says = value if draw.random() < system.repeats else draw.randrange(VALUES)
         self.calls.append((begin, self.now, statement, request, connection, says))
         if lent:
-            self.give(self.connections, connection)
+            self.give(self.connections[server], connection)
         if done is not None:
             self.give(done, 0)
 
@@ -271,8 +288,10 @@ class Running(Clock):
         return int(self.draw.expovariate(1 / mean_ms) * MS)
 
 
-def random_system(seed: int, requests: int, background: float = 0.0) -> tuple[System, World]:
+def random_system(
+    seed: int, requests: int, background: float = 0.0, servers: int = 1
+) -> tuple[System, World]:
     """The system of this seed, and what it did."""
     draw = random.Random(seed)
-    system = replace(System.draw(draw), background=background)
+    system = replace(System.draw(draw), background=background, servers=servers)
     return system, Running(system, draw, requests).serve_all()

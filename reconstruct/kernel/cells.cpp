@@ -37,11 +37,24 @@ double Model::leave_at_large() const noexcept {
     return discounted(all_.chance_to_stay - all_.stay, all_.chance_to_stay, 1 - kStayPrior);
 }
 
+double Model::Lending::leave() const noexcept {
+    return discounted(chance_to_stay - stay, chance_to_stay, 1 - kStayPrior);
+}
+
 // Share of the steps that give their connection back, where such a share leads to another one. A stack or a queue lends
 // the others what they gave back.
-double Model::give_back(double leave) const noexcept {
-    const double again = all_.stay > 0 ? std::min(all_.again / all_.stay, kMostAgain) : 0.0;
-    return std::min(leave / (1 - again), 1.0);
+double Model::Lending::give_back(double leave) const noexcept {
+    const double kept = stay > 0 ? std::min(again / stay, kMostAgain) : 0.0;
+    return std::min(leave / (1 - kept), 1.0);
+}
+
+bool Model::keeps_connections() const noexcept {
+    return learned_ && leave_at_large() < kSeldom &&
+           std::all_of(
+               lending_.begin(), lending_.end(),
+               [](const Lending& lending) {
+                   return lending.chance_to_stay <= 0 || lending.give_back(lending.leave()) < kSeldom;
+               });
 }
 
 Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,
@@ -122,10 +135,14 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     }
     if (ends(next_cls)) out.log_serial = 0.0f;
 
-    const double leave1 = leave_at_large();
-    const double leave2 = discounted(c2.chance_to_stay - c2.stay, c2.chance_to_stay, leave1);
-    const double leave3 = discounted(c3.chance_to_stay - c3.stay, c3.chance_to_stay, leave2);
-    const double stay = std::clamp(1 - give_back(leave3), 1e-5, 1 - 1e-5);
+    double gives_back = 1;  // a call to another server cannot stay on the connection
+    if (const auto server = server_of_steps(previous_cls, next_cls); server != kNone) {
+        const auto& lending = lending_[static_cast<std::size_t>(server)];
+        const double leave2 = discounted(c2.chance_to_stay - c2.stay, c2.chance_to_stay, lending.leave());
+        const double leave3 = discounted(c3.chance_to_stay - c3.stay, c3.chance_to_stay, leave2);
+        gives_back = lending.give_back(leave3);
+    }
+    const double stay = std::clamp(1 - gives_back, 1e-5, 1 - 1e-5);
     out.log_stay = static_cast<float>(std::log(stay));
     out.log_leave = static_cast<float>(std::log(1 - stay));
 

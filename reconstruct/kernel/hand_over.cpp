@@ -33,7 +33,10 @@ void HandOver::estimate(const Problem& problem, const Candidates& candidates,
                         const std::vector<std::int32_t>& parent_of, double keep) {
     const auto& parents = problem.parents;
     const auto& children = problem.children;
-    for (auto& habit : habit_) habit.fade(keep);
+    habit_.resize(std::max(habit_.size(), static_cast<std::size_t>(problem.servers)));
+    for (auto& of_server : habit_) {
+        for (auto& habit : of_server) habit.fade(keep);
+    }
     std::vector<std::int32_t> latest(parents.size(), kNone);
     for (std::size_t c = 0; c < parent_of.size(); ++c) {
         const auto p = parent_of[c];
@@ -46,15 +49,18 @@ void HandOver::estimate(const Problem& problem, const Candidates& candidates,
         const auto c = latest[p];
         if (c == kNone || next_on_conn_[c] == kNone || !parents.answered[p]) continue;
         if (parents.depart[p] < problem.from || parents.depart[p] >= problem.until) continue;
+        auto& habit = habit_[problem.server_of_child(static_cast<std::size_t>(c))];
         for (const auto q : candidates.of(static_cast<std::size_t>(c))) {
             if (!parents.answered[q]) continue;
             const auto [group, bin] = place(problem, q, c);
-            habit_[group].possible[bin] += 1;
-            if (q == static_cast<std::int32_t>(p)) habit_[group].chosen[bin] += 1;
+            habit[group].possible[bin] += 1;
+            if (q == static_cast<std::int32_t>(p)) habit[group].chosen[bin] += 1;
         }
     }
-    for (int g = 0; g < kGroups; ++g) ratio_[g] = habit_[g].ratios(kPrior, kMost);
-    learned_ = true;
+    ratio_.resize(habit_.size());
+    for (std::size_t server = 0; server < habit_.size(); ++server) {
+        for (std::size_t g = 0; g < kGroups; ++g) ratio_[server][g] = habit_[server][g].ratios(kPrior, kMost);
+    }
 }
 
 }  // namespace tapscope::match

@@ -30,9 +30,10 @@ public:
 
     // Log ratio for child c being the last that parent p waited for; 0 where nobody used its connection again.
     float evidence(const Problem& problem, std::int32_t p, std::int32_t c) const noexcept {
-        if (!learned_ || next_on_conn_[c] == kNone) return 0.0f;
+        const auto server = problem.server_of_child(static_cast<std::size_t>(c));
+        if (server >= ratio_.size() || next_on_conn_[c] == kNone) return 0.0f;
         const auto [group, bin] = place(problem, p, c);
-        return ratio_[group][bin];
+        return ratio_[server][static_cast<std::size_t>(group)][static_cast<std::size_t>(bin)];
     }
 
 private:
@@ -48,10 +49,10 @@ private:
     };
     Place place(const Problem& problem, std::int32_t p, std::int32_t c) const noexcept;
 
-    bool learned_ = false;
     std::vector<std::int32_t> next_on_conn_;  // by child
-    std::array<Distant, kGroups> habit_{};
-    std::array<Distant::Ratios, kGroups> ratio_{};
+    // By server that the connection leads to.
+    std::vector<std::array<Distant, kGroups>> habit_;
+    std::vector<std::array<Distant::Ratios, kGroups>> ratio_;
 };
 
 }  // namespace tapscope::match

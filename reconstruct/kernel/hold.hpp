@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "habit.hpp"
 #include "problem.hpp"
@@ -18,27 +19,38 @@ namespace tapscope::match {
 class Hold {
 public:
     // Log ratio for a request that has gone on from a connection which is used again before its answer, or later.
-    float evidence(bool before_answer) const noexcept { return ratio_[before_answer]; }
+    // `server`: that the connection leads to.
+    float evidence(std::size_t server, bool before_answer) const noexcept {
+        return server < ratio_.size() ? ratio_[server][before_answer] : 0.0f;
+    }
 
     // forget() comes first, finish() last. A pair: parent p was done with the connection of child c, which was used
     // again at `again`.
-    void forget(double keep) { habit_.fade(keep); }
+    void forget(double keep) {
+        for (auto& habit : habit_) habit.fade(keep);
+    }
     void observe(const Problem& problem, const Candidates& candidates, std::int32_t p, std::int32_t c,
                  Time again) {
+        const auto server = problem.server_of_child(static_cast<std::size_t>(c));
+        if (server >= habit_.size()) habit_.resize(server + 1);
+        auto& habit = habit_[server];
         for (const auto q : candidates.of(static_cast<std::size_t>(c))) {
             const bool before = again < problem.parents.response_begin[q];
-            habit_.possible[before] += 1;
-            if (q == p) habit_.chosen[before] += 1;
+            habit.possible[before] += 1;
+            if (q == p) habit.chosen[before] += 1;
         }
     }
-    void finish() { ratio_ = habit_.ratios(kPrior, kMost); }
+    void finish() {
+        ratio_.clear();
+        for (const auto& habit : habit_) ratio_.push_back(habit.ratios(kPrior, kMost));
+    }
 
 private:
     static constexpr double kPrior = 100.0;  // pairs that say "no habit" before any pair is seen
     static constexpr float kMost = 3.0f;     // nats that it may say, either way
 
-    Habit<2> habit_;
-    Habit<2>::Ratios ratio_{};
+    std::vector<Habit<2>> habit_;  // by server
+    std::vector<Habit<2>::Ratios> ratio_;
 };
 
 }  // namespace tapscope::match

@@ -56,7 +56,6 @@ void IdleOrder::rank(const Problem& problem, const std::vector<std::int32_t>& pa
     const auto& children = problem.children;
     find_returns(problem, parent_of);
     using Return = std::pair<Time, std::int32_t>;  // when, and by which child's end on the connection
-    const auto processes = static_cast<std::size_t>(problem.processes);
     std::vector<Return> returns;
     for (std::size_t i = 0; i < parent_of.size(); ++i) {
         const auto next = next_on_conn_[i];
@@ -66,19 +65,19 @@ void IdleOrder::rank(const Problem& problem, const std::vector<std::int32_t>& pa
         if (at <= children.begin[next]) returns.emplace_back(at, static_cast<std::int32_t>(i));
     }
     std::sort(returns.begin(), returns.end());
-    taken_.assign(processes, {});
+    taken_.assign(problem.pools(), {});
     idle_.assign(parent_of.size(), {});
-    // Each process has a pool of its own; what is in it, in the order in which it was given back.
-    std::vector<std::vector<Return>> pools(processes);
+    // What is in each pool, in the order in which it was given back.
+    std::vector<std::vector<Return>> pools(problem.pools());
     auto returned = returns.begin();
     for (std::size_t next = 0; next < parent_of.size(); ++next) {
         for (; returned != returns.end() && returned->first <= children.begin[next]; ++returned) {
-            pools[problem.process_of_child(static_cast<std::size_t>(returned->second))].push_back(*returned);
+            pools[problem.pool_of_child(static_cast<std::size_t>(returned->second))].push_back(*returned);
         }
         const auto c = before_on_conn_[next];
-        const auto process = problem.process_of_child(next);
-        auto& idle = pools[process];
-        auto& all_taken = taken_[process];
+        const auto pool = problem.pool_of_child(next);
+        auto& idle = pools[pool];
+        auto& all_taken = taken_[pool];
         const auto taken = static_cast<std::int32_t>(all_taken.size());
         if (c == kNone) {  // new, or as old as the rows: older than all that are known
             all_taken.push_back({children.begin[next], kUnknown});
@@ -115,7 +114,7 @@ IdleOrder::Around IdleOrder::look(const Problem& problem, std::int32_t p, std::i
         out.nested += when(found.first[k]) < back;
     }
     // and those that were taken while it lay idle.
-    const auto& taken = taken_[problem.process_of_child(static_cast<std::size_t>(c))];
+    const auto& taken = taken_[problem.pool_of_child(static_cast<std::size_t>(c))];
     const int since = std::max(found.taken - kWindow, 0);
     for (int k = found.taken; k-- > since && taken[k].at > back;) {
         const Time given = when(taken[k].given_back);
@@ -129,7 +128,10 @@ void IdleOrder::estimate(const Problem& problem, const Candidates& candidates,
                          const std::vector<std::int32_t>& parent_of, double keep) {
     const auto& parents = problem.parents;
     rank(problem, parent_of);
-    for (auto& habit : habit_) habit.fade(keep);
+    of_server_.resize(std::max(of_server_.size(), static_cast<std::size_t>(problem.servers)));
+    for (auto& server : of_server_) {
+        for (auto& habit : server.habit) habit.fade(keep);
+    }
     for (std::size_t p = 0; p < parents.size(); ++p) {
         const auto c = latest_[p];
         if (c == kNone || next_on_conn_[c] == kNone || !parents.answered[p]) continue;
@@ -138,19 +140,25 @@ void IdleOrder::estimate(const Problem& problem, const Candidates& candidates,
             if (!parents.answered[q]) continue;
             const auto around = look(problem, q, c);
             if (around.crossed + around.nested == 0) continue;
-            auto& habit = habit_[group(around)];
+            const auto server = problem.server_of_child(static_cast<std::size_t>(c));
+            auto& habit = of_server_[server].habit[static_cast<std::size_t>(group(around))];
             habit.possible[bucket(around)] += 1;
             if (q == static_cast<std::int32_t>(p)) habit.chosen[bucket(around)] += 1;
         }
     }
-    tells_ = false;
+    for (auto& server : of_server_) server.learn();
+}
+
+// Each distance says what all of them say together, until it has been seen often.
+void IdleOrder::OfServer::learn() {
+    tells = false;
     for (std::size_t others = 0; others < kMostOthers; ++others) {
         Ordered all;
-        for (std::size_t g = others; g < habit_.size(); g += kMostOthers) all.add(habit_[g]);
+        for (std::size_t g = others; g < habit.size(); g += kMostOthers) all.add(habit[g]);
         const auto expected = all.ratios(kPrior, kMost);
-        for (std::size_t g = others; g < habit_.size(); g += kMostOthers) {
-            ratio_[g] = habit_[g].ratios(kNearPrior, kMost, expected);
-            for (const float ratio : ratio_[g]) tells_ = tells_ || std::abs(ratio) > kWorthALook;
+        for (std::size_t g = others; g < habit.size(); g += kMostOthers) {
+            ratio[g] = habit[g].ratios(kNearPrior, kMost, expected);
+            for (const float each : ratio[g]) tells = tells || std::abs(each) > kWorthALook;
         }
     }
 }

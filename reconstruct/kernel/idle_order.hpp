@@ -40,9 +40,13 @@ public:
     // Log ratio for child c being the last that parent p waited for; 0 where nobody used its connection again, where
     // it was used before p could give it back, and where no other lay idle in between.
     float evidence(const Problem& problem, std::int32_t p, std::int32_t c) const noexcept {
-        if (!tells_ || idle_.empty() || next_on_conn_[c] == kNone) return 0.0f;
+        if (idle_.empty() || next_on_conn_[c] == kNone) return 0.0f;
+        const auto server = problem.server_of_child(static_cast<std::size_t>(c));
+        if (server >= of_server_.size() || !of_server_[server].tells) return 0.0f;
         const auto around = look(problem, p, c);
-        return around.crossed + around.nested == 0 ? 0.0f : ratio_[group(around)][bucket(around)];
+        if (around.crossed + around.nested == 0) return 0.0f;
+        return of_server_[server]
+            .ratio[static_cast<std::size_t>(group(around))][static_cast<std::size_t>(bucket(around))];
     }
 
     // Others that lay idle at a time together with the connection of c, had p given it back.
@@ -88,15 +92,20 @@ private:
         Time at, given_back;
     };
 
-    bool tells_ = false;
     std::vector<std::int32_t> before_on_conn_, next_on_conn_;  // by child
     std::vector<std::int32_t> latest_;       // by parent: its child that ended last, as ranked
     std::vector<Time> by_parent_;            // when it gave back the connection of that child
     std::vector<Time> by_child_;             // the same, by that child
     std::vector<Idle> idle_;                 // by child
-    std::vector<std::vector<Taken>> taken_;  // by process: all that were taken, in order
-    std::array<Ordered, kDistances * kMostOthers> habit_{};
-    std::array<Ordered::Ratios, kDistances * kMostOthers> ratio_{};
+    std::vector<std::vector<Taken>> taken_;  // by pool: all that were taken, in order
+    // What is known of the connections to one server.
+    struct OfServer {
+        bool tells = false;
+        std::array<Ordered, kDistances * kMostOthers> habit{};
+        std::array<Ordered::Ratios, kDistances * kMostOthers> ratio{};
+        void learn();
+    };
+    std::vector<OfServer> of_server_;
 };
 
 }  // namespace tapscope::match

@@ -124,7 +124,7 @@ void Model::fade(double keep) {
     }
     auto fade_counts = [&](Counts& counts) {
         for (double* x : {&counts.n, &counts.parallel, &counts.piped, &counts.stay, &counts.chance_to_stay,
-                          &counts.again, &counts.fresh, &counts.chance_of_fresh})
+                          &counts.fresh, &counts.chance_of_fresh})
             *x *= keep;
     };
     auto fade_gaps = [&](Histogram& gaps) {
@@ -137,6 +137,9 @@ void Model::fade(double keep) {
         for (double& x : *totals) x *= keep;
     }
     fade_counts(all_);
+    for (auto& lending : lending_) {
+        for (double* x : {&lending.stay, &lending.chance_to_stay, &lending.again}) *x *= keep;
+    }
     fade_gaps(gap_all_);
     fade_gaps(parallel_all_);
     fan_out_.fade(keep);
@@ -197,7 +200,14 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
             if (previous == kStart || parallel) continue;
             counts->chance_to_stay += 1;
             counts->stay += stays;
-            if (stays) counts->again += std::exp(child_[next].log_again);
+        }
+        if (previous != kStart && next != kEnd && !parallel &&
+            child_[previous].server == child_[next].server) {
+            auto& lending = lending_[child_[next].server];
+            const bool stays = child_[next].before_on_conn == previous;
+            lending.chance_to_stay += 1;
+            lending.stay += stays;
+            if (stays) lending.again += std::exp(child_[next].log_again);
         }
         const bool done =
             next == kEnd ? parents.answered[p] != 0 : !parallel && child_[next].before_on_conn != previous;
@@ -250,7 +260,10 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     orphans_.estimate(keep);
     find_survival();
     find_beside();
-    gives_back_ = pick_.strict() && give_back(leave_at_large()) > kMostly;
+    for (std::size_t server = 0; server < lending_.size(); ++server) {
+        auto& lending = lending_[server];
+        lending.gives_back = pick_.strict(server) && lending.give_back(lending.leave()) > kMostly;
+    }
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
     hold_.finish();

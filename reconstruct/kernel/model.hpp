@@ -100,7 +100,7 @@ public:
     bool choose_clock(const std::vector<std::int32_t>& parent_of);
 
     // Whether a request nearly always keeps the connection that it was lent. One that a stack has lent it again is not kept.
-    bool keeps_connections() const noexcept { return learned_ && give_back(leave_at_large()) < kSeldom; }
+    bool keeps_connections() const noexcept;
 
     // How much the evidence counts from now on.
     void temper(const Temper& temper) noexcept { temper_ = temper; }
@@ -203,7 +203,21 @@ private:
     }
     const Cell& new_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     double leave_at_large() const noexcept;
-    double give_back(double leave) const noexcept;
+    // That a step leads from and to; kNone: no call from a call to the same.
+    std::int32_t server_of_steps(std::int32_t previous_cls, std::int32_t next_cls) const noexcept {
+        const auto n = problem_.children.n_classes;
+        if (previous_cls >= n || next_cls >= n) return kNone;
+        const auto from = server_of_class_[static_cast<std::size_t>(previous_cls)];
+        return from == server_of_class_[static_cast<std::size_t>(next_cls)] ? from : kNone;
+    }
+    // How connections to one server are lent, by the steps from one call to it to another.
+    struct Lending {
+        double stay = 0, chance_to_stay = 0;
+        double again = 0;         // of those that stayed: expected if all had given it back
+        bool gives_back = false;  // to a stack or a queue, behind each call
+        double leave() const noexcept;
+        double give_back(double leave) const noexcept;
+    };
     Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
@@ -255,8 +269,9 @@ private:
                 if (c.carried) out.rest += carried_.evidence(c.carried, previous, next);
                 return out;
             }
-            out.rest = c.serial_leaves + hold_.evidence(before.used_again <
-                                                        parent_[static_cast<std::size_t>(p)].response_begin);
+            const bool before_answer =
+                before.used_again < parent_[static_cast<std::size_t>(p)].response_begin;
+            out.rest = c.serial_leaves + hold_.evidence(before.server, before_answer);
         } else {
             out.gap = density(c, true)[problem_.gaps.bin(child.begin - before.begin)];
             if (child.before_on_conn == previous) {
@@ -325,6 +340,7 @@ private:
         std::int32_t before_on_conn = kNone;  // previous child on the same connection
         float log_pick = 0;                   // of its connection being taken, of those that are idle
         std::uint8_t load = 0;                // octave of the number of parents in flight when it ended
+        std::uint8_t server = 0;
         // Of the pool lending it to who used it last and gave it back: in a stack or a queue as to anybody.
         float log_again = -std::numeric_limits<float>::infinity();
     };
@@ -350,7 +366,6 @@ private:
     // Counts of the last estimate. "3": (a, previous, next); "2": (previous, next); "1": (next) or (previous).
     struct Counts {
         double n = 0, parallel = 0, piped = 0, stay = 0, chance_to_stay = 0;
-        double again = 0;                       // of those that stayed: expected if all had given it back
         double fresh = 0, chance_of_fresh = 0;  // of those that did not stay: on a connection that is new
     };
     KeyMap key4_, key3_, key2_;
@@ -358,6 +373,8 @@ private:
     std::vector<double> from3_, from2_, to1_;  // totals by (a, previous), by previous, by next
     std::vector<double> kinds3_, kinds2_;      // different next by (a, previous), by previous
     Counts all_;
+    std::vector<Lending> lending_;               // by server
+    std::vector<std::uint8_t> server_of_class_;  // of children
     // By parent class: steps from call to call, and those on another connection before the call had ended.
     std::vector<double> follow_, beside_;
     double beside_at_large_ = 0;                 // share of the latter among classes that do not fan out
@@ -377,7 +394,6 @@ private:
     IdleOrder idle_order_;
     PoolWait pool_wait_;
     Pick pick_;
-    bool gives_back_ = false;  // a stack or a queue, to which connections are given back behind each call
     WorkClock work_clock_;
     Orphans orphans_;
 

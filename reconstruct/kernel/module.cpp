@@ -128,6 +128,10 @@ public:
             c.setup = column<std::uint8_t>(children, "setup");
             same_length(c.setup.size(), c.cls.size(), "a column of children");
         }
+        if (children.contains("server")) {
+            c.server = column<std::int64_t>(children, "server");
+            same_length(c.server.size(), c.cls.size(), "a column of children");
+        }
         for (const auto length : {c.conn.size(), c.begin.size(), c.response_begin.size(), c.end.size()}) {
             same_length(length, c.cls.size(), "a column of children");
         }
@@ -212,7 +216,8 @@ PYBIND11_MODULE(_kernel, module) {
             "known), latest i64 (optional; >= 0: it was not seen, and arrived between arrive and then).\n"
             "children: cls, conn i64, begin, response_begin, end i64 ns, token_*, and result_* of the\n"
             "answers; as_parent i64 (optional): number of the same call among the parents, -1 none;\n"
-            "answer_bytes, and setup u8 (optional; 1: sets up the next call on its connection).\n"
+            "answer_bytes, setup u8 (optional; 1: sets up the next call on its connection), and server i64\n"
+            "(optional, any numbers: who is asked; each has a pool of connections).\n"
             "ValueError when rows are out of order or columns differ in length, TypeError for another dtype.")
         .def("advance", &Stream::advance, py::arg("now"),
              "All rows that begin before `now` (ns) were pushed: matches what this decides.")

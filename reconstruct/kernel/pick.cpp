@@ -56,48 +56,54 @@ void Pick::find_places(const Problem& problem, const std::vector<std::int32_t>& 
     }
     std::sort(ends.begin(), ends.end());
     // Each in order; mostly it is one at an end that is taken.
-    std::vector<std::deque<Use>> idle(static_cast<std::size_t>(problem.processes));
+    std::vector<std::deque<Use>> idle(problem.pools());
     place_.assign(children.size(), {});
     auto ended = ends.begin();
     for (std::size_t c = 0; c < children.size(); ++c) {
         for (; ended != ends.end() && ended->first <= children.begin[c] + kSlack; ++ended) {
-            const auto process = problem.process_of_child(static_cast<std::size_t>(ended->second));
-            idle[static_cast<std::size_t>(process)].push_back(*ended);
+            idle[problem.pool_of_child(static_cast<std::size_t>(ended->second))].push_back(*ended);
         }
         const auto before = before_on_conn[c];
         if (before == kNone) continue;
-        auto& all = idle[static_cast<std::size_t>(problem.process_of_child(c))];
+        auto& all = idle[problem.pool_of_child(c)];
         const Use own{children.end[static_cast<std::size_t>(before)], before};
         const auto at = std::lower_bound(all.begin(), all.end(), own);
         if (at == all.end() || *at != own) continue;
-        place_[c] = {static_cast<std::int32_t>(all.end() - at) - 1, static_cast<std::int32_t>(all.size())};
+        place_[c] = {static_cast<std::int32_t>(all.end() - at) - 1, static_cast<std::int32_t>(all.size()),
+                     static_cast<std::uint32_t>(problem.server_of_child(c))};
         all.erase(at);
     }
 }
 
 void Pick::bind(const Problem& problem, const std::vector<std::int32_t>& before_on_conn) {
     find_places(problem, before_on_conn);
-    for (auto& taken : taken_) taken.fade(kKept);
+    of_server_.resize(std::max(of_server_.size(), static_cast<std::size_t>(problem.servers)));
+    for (auto& server : of_server_) {
+        for (auto& taken : server.taken) taken.fade(kKept);
+    }
     for (const auto& place : place_) {
         if (!place.told()) continue;
-        auto& taken = taken_[group(place.idle)];
+        auto& taken = of_server_[place.server].taken[group(place.idle)];
         taken.chosen[bucket(place)] += 1;
         const auto size = sizes(place.idle);
         for (std::size_t b = 0; b < kBuckets; ++b)
             taken.possible[b] += static_cast<double>(size[b]) / place.idle;
     }
-    Places all;
-    double calls = 0;
-    for (const auto& taken : taken_) all.add(taken);
-    for (const double count : all.chosen) calls += count;
-    strict_ = calls >= kFewest && std::max(all.chosen.front(), all.chosen.back()) >= kStrict * calls;
-    for (std::size_t g = 0; g < kGroups; ++g) ratio_[g] = taken_[g].ratios(kPrior, kMost);
+    for (auto& server : of_server_) {
+        Places all;
+        double calls = 0;
+        for (const auto& taken : server.taken) all.add(taken);
+        for (const double count : all.chosen) calls += count;
+        server.strict =
+            calls >= kFewest && std::max(all.chosen.front(), all.chosen.back()) >= kStrict * calls;
+        for (std::size_t g = 0; g < kGroups; ++g) server.ratio[g] = server.taken[g].ratios(kPrior, kMost);
+    }
 }
 
 float Pick::log_chance(std::int32_t c, float any) const noexcept {
     const auto& place = place_[static_cast<std::size_t>(c)];
-    if (!strict_ || place.from_last == kNone) return any;
-    const auto& ratio = ratio_[group(place.idle)];
+    if (place.from_last == kNone || !strict(place.server)) return any;
+    const auto& ratio = of_server_[place.server].ratio[group(place.idle)];
     const auto size = sizes(place.idle);
     float all = 0;  // so that the chances of all places are 1 in sum
     for (std::size_t b = 0; b < kBuckets; ++b) {

@@ -21,8 +21,11 @@ public:
     // The rows have been replaced. `before_on_conn`: previous child on the same connection, or kNone.
     void bind(const Problem& problem, const std::vector<std::int32_t>& before_on_conn);
 
-    // Whether it is nearly always the first or the last in the order of their last uses.
-    bool strict() const noexcept { return strict_; }
+    // Whether what is lent of the connections to a server is nearly always the first or the last in the order of their
+    // last uses.
+    bool strict(std::size_t server) const noexcept {
+        return server < of_server_.size() && of_server_[server].strict;
+    }
 
     // Logarithm of the chance that the pool lends the connection of child c, of those that were idle; `any`, where it
     // lends any of them, or c's was none of these.
@@ -36,6 +39,7 @@ private:
     struct Place {
         std::int32_t from_last = kNone;  // connections used later; kNone: not idle, or new
         std::int32_t idle = 0;           // itself included
+        std::uint32_t server = 0;
         bool told() const noexcept { return from_last != kNone && idle > 1; }
     };
     static std::size_t group(std::int32_t idle) noexcept;
@@ -44,10 +48,13 @@ private:
     static std::array<int, kBuckets> sizes(std::int32_t idle) noexcept;
     void find_places(const Problem& problem, const std::vector<std::int32_t>& before_on_conn);
 
-    std::vector<Place> place_;             // by child
-    std::array<Places, kGroups> taken_{};  // of all calls
-    std::array<Places::Ratios, kGroups> ratio_{};
-    bool strict_ = false;
+    std::vector<Place> place_;  // by child
+    struct OfServer {
+        std::array<Places, kGroups> taken{};  // of all calls
+        std::array<Places::Ratios, kGroups> ratio{};
+        bool strict = false;
+    };
+    std::vector<OfServer> of_server_;
 };
 
 }  // namespace tapscope::match

@@ -16,6 +16,7 @@ constexpr float kMost = 8.0f;          // nats that order may say, either way
 
 void PoolWait::bind(const std::vector<std::int32_t>& before_on_conn) {
     InFlight in_flight(problem_);
+    of_server_.resize(std::max(of_server_.size(), static_cast<std::size_t>(problem_.servers)));
     released_.clear();
     log_waiting_.clear();
     for (std::size_t c = 0; c < before_on_conn.size(); ++c) {
@@ -30,12 +31,13 @@ PoolWait::Ways PoolWait::ways(Call call, std::int32_t p, std::int32_t c, Time si
                               int load) const noexcept {
     Ways out;
     if (!learned_) return out;
-    const auto& shares = of(call);
+    const auto& server = of_server(c);
+    const auto& shares = server.of(call);
     out.work = shares.log_free[load];
     if (!could_wait(c, since)) return out;
     out.wait = shares.log_wait[load] - log_waiting_[c];
-    if (call == Call::first) out.wait += StartOrder::kTemper * ratio_[order_.place(p, c)];
-    out.gap = density_[problem_.gaps.bin(problem_.children.begin[c] - released_[c])];
+    if (call == Call::first) out.wait += StartOrder::kTemper * server.ratio[order_.place(p, c)];
+    out.gap = server.density[problem_.gaps.bin(problem_.children.begin[c] - released_[c])];
     return out;
 }
 
@@ -48,26 +50,30 @@ float PoolWait::waited(Call call, std::int32_t p, std::int32_t c, Time since, in
 }
 
 void PoolWait::forget(double keep) {
-    for (auto* counts : {&first_.waits, &first_.calls, &after_.waits, &after_.calls}) {
-        for (double& x : *counts) x *= keep;
+    for (auto& server : of_server_) {
+        for (auto* counts :
+             {&server.first.waits, &server.first.calls, &server.after.waits, &server.after.calls}) {
+            for (double& x : *counts) x *= keep;
+        }
+        for (auto* counts : {&server.chosen, &server.possible}) {
+            for (double& x : *counts) x *= keep;
+        }
+        for (float& x : server.gaps) x *= static_cast<float>(keep);
     }
-    for (auto* counts : {&chosen_, &possible_}) {
-        for (double& x : *counts) x *= keep;
-    }
-    for (float& x : gaps_) x *= static_cast<float>(keep);
 }
 
 void PoolWait::observe(Call call, const Candidates& candidates, std::int32_t p, std::int32_t c, int load,
                        float waited) {
-    auto& shares = call == Call::first ? first_ : after_;
+    auto& server = of_server_[problem_.server_of_child(static_cast<std::size_t>(c))];
+    auto& shares = call == Call::first ? server.first : server.after;
     shares.calls[load] += 1;
     if (waited <= 0) return;
     shares.waits[load] += waited;
-    gaps_[problem_.gaps.bin(problem_.children.begin[c] - released_[c])] += waited;
+    server.gaps[problem_.gaps.bin(problem_.children.begin[c] - released_[c])] += waited;
     if (call == Call::later) return;
-    chosen_[order_.place(p, c)] += waited;
+    server.chosen[order_.place(p, c)] += waited;
     for (const auto q : candidates.of(static_cast<std::size_t>(c))) {
-        if (could_wait(c, problem_.parents.request_end[q])) possible_[order_.place(q, c)] += waited;
+        if (could_wait(c, problem_.parents.request_end[q])) server.possible[order_.place(q, c)] += waited;
     }
 }
 
@@ -83,15 +89,22 @@ double PoolWait::Shares::find() {
 }
 
 void PoolWait::finish() {
-    first_.find();
-    later_ = after_.find() > kWorthAsking;
-    density_ = problem_.gaps.log_density(gaps_);
-    double all_chosen = 0, all_possible = 0;
-    for (int b = 0; b < StartOrder::kBuckets; ++b) all_chosen += chosen_[b], all_possible += possible_[b];
-    for (int b = 0; b < StartOrder::kBuckets; ++b) {
-        const double at_large = (possible_[b] + 1.0) / (all_possible + StartOrder::kBuckets);
-        const double of_pairs = (chosen_[b] + kPrior * at_large) / (all_chosen + kPrior);
-        ratio_[b] = std::clamp(static_cast<float>(std::log(of_pairs / at_large)), -kMost, kMost);
+    later_ = false;
+    for (auto& server : of_server_) {
+        server.first.find();
+        server.later = server.after.find() > kWorthAsking;
+        later_ = later_ || server.later;
+        server.density = problem_.gaps.log_density(server.gaps);
+        double all_chosen = 0, all_possible = 0;
+        for (int b = 0; b < StartOrder::kBuckets; ++b) {
+            all_chosen += server.chosen[b];
+            all_possible += server.possible[b];
+        }
+        for (int b = 0; b < StartOrder::kBuckets; ++b) {
+            const double at_large = (server.possible[b] + 1.0) / (all_possible + StartOrder::kBuckets);
+            const double of_pairs = (server.chosen[b] + kPrior * at_large) / (all_chosen + kPrior);
+            server.ratio[b] = std::clamp(static_cast<float>(std::log(of_pairs / at_large)), -kMost, kMost);
+        }
     }
     learned_ = true;
 }

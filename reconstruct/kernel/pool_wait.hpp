@@ -46,13 +46,16 @@ public:
     };
     Ways ways(Call call, std::int32_t p, std::int32_t c, Time since, int load) const noexcept;
 
-    // Of a later call at this load having found a connection free.
-    float log_free(int load) const noexcept { return after_.log_free[static_cast<std::size_t>(load)]; }
+    // Of a later call to a server, at this load, having found a connection free.
+    float log_free(std::size_t server, int load) const noexcept {
+        return of_server_[server].after.log_free[static_cast<std::size_t>(load)];
+    }
 
     // Probability that p waited for the connection of c, when `work` is what speaks for its own work.
     float waited(Call call, std::int32_t p, std::int32_t c, Time since, int load, float work) const noexcept;
 
-    // Whether later calls wait often enough to ask for it.
+    // Whether later calls, to this server or to any, wait often enough to ask for it.
+    bool later(std::size_t server) const noexcept { return of_server_[server].later; }
     bool later() const noexcept { return later_; }
 
     // Counts the pair, which waited with this probability. forget() comes first, finish() last.
@@ -83,11 +86,19 @@ private:
         std::array<float, kLoads> log_wait{}, log_free{};
         double find();  // the share at large
     };
-    Shares first_, after_;
-    const Shares& of(Call call) const noexcept { return call == Call::first ? first_ : after_; }
-    Row chosen_{}, possible_{};
-    Histogram gaps_{}, density_{};
-    std::array<float, StartOrder::kBuckets> ratio_{};
+    // What is known of the connections to one server.
+    struct OfServer {
+        Shares first, after;
+        bool later = false;
+        Row chosen{}, possible{};
+        Histogram gaps{}, density{};
+        std::array<float, StartOrder::kBuckets> ratio{};
+        const Shares& of(Call call) const noexcept { return call == Call::first ? first : after; }
+    };
+    const OfServer& of_server(std::int32_t c) const noexcept {
+        return of_server_[problem_.server_of_child(static_cast<std::size_t>(c))];
+    }
+    std::vector<OfServer> of_server_;
 };
 
 }  // namespace tapscope::match

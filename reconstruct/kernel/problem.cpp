@@ -89,21 +89,39 @@ std::vector<float> idle_connections(const Children& children, std::int32_t known
     }
     const auto old = static_cast<std::ptrdiff_t>(std::min(known, n_conns));
     std::fill(first.begin(), first.begin() + old, std::numeric_limits<Time>::min());
-    // +1/-1 steps of "alive" and of "busy"; children are sorted by begin, so one merge is enough.
-    std::vector<std::pair<Time, std::int32_t>> steps;
-    steps.reserve(2 * static_cast<std::size_t>(n_conns) + children.size());
-    for (std::int32_t conn = 0; conn < n_conns; ++conn) {
-        if (first[conn] == kUnseen) continue;
-        steps.emplace_back(first[conn], 1);
-        steps.emplace_back(last[conn] + 1, -1);
+    std::vector<std::size_t> server_of(first.size(), 0);
+    std::size_t servers = 1;
+    for (std::size_t c = 0; c < children.server.size(); ++c) {
+        const auto server = static_cast<std::size_t>(children.server[c]);
+        server_of[static_cast<std::size_t>(children.conn[c])] = server;
+        servers = std::max(servers, server + 1);
     }
-    for (std::size_t c = 0; c < children.size(); ++c) steps.emplace_back(children.end[c] + 1, 1);
-    std::sort(steps.begin(), steps.end());
+    // +1/-1 steps of "alive" and of "busy"; children are sorted by begin, so one merge is enough.
+    struct Change {
+        Time at;
+        std::int32_t by;
+        std::size_t server;
+        bool operator<(const Change& other) const noexcept { return at < other.at; }
+    };
+    std::vector<Change> changes;
+    changes.reserve(2 * first.size() + children.size());
+    for (std::size_t conn = 0; conn < first.size(); ++conn) {
+        if (first[conn] == kUnseen) continue;
+        changes.push_back({first[conn], 1, server_of[conn]});
+        changes.push_back({last[conn] + 1, -1, server_of[conn]});
+    }
+    for (std::size_t c = 0; c < children.size(); ++c) {
+        changes.push_back({children.end[c] + 1, 1, server_of[static_cast<std::size_t>(children.conn[c])]});
+    }
+    std::sort(changes.begin(), changes.end());
     std::vector<float> idle(children.size());
     std::size_t at = 0;
-    std::int64_t count = 0;
+    std::vector<std::int64_t> counts(servers, 0);
     for (std::size_t c = 0; c < children.size(); ++c) {
-        while (at < steps.size() && steps[at].first <= children.begin[c]) count += steps[at++].second;
+        for (; at < changes.size() && changes[at].at <= children.begin[c]; ++at) {
+            counts[changes[at].server] += changes[at].by;
+        }
+        auto& count = counts[server_of[static_cast<std::size_t>(children.conn[c])]];
         idle[c] = static_cast<float>(std::max<std::int64_t>(count, 1));
         --count;  // busy from here to its end
     }

@@ -59,6 +59,7 @@ struct Children {                        // sorted by begin
     std::span<const std::int32_t> as_parent{};
     std::span<const float> answer_bytes{};    // as those of parents
     std::span<const std::int32_t> process{};  // that made it
+    std::span<const std::int32_t> server{};   // that it went to, dense; empty: all went to one
     std::size_t size() const noexcept { return cls.size(); }
 };
 
@@ -74,12 +75,25 @@ struct Problem {
     Time until = std::numeric_limits<Time>::max();                  // teach how chains end
     GapScale gaps{};                                                // by the ticks of the clock
     std::int32_t processes = 1;  // of which the last one stands for all that are not told, if there are more
+    std::int32_t servers =
+        1;  // that the children went to, of which the last one stands for all that are too many
     std::size_t decided() const noexcept { return decided_parent.size(); }
     std::int32_t process_of_parent(std::size_t p) const noexcept {
         return processes > 1 ? parents.process[p] : 0;
     }
     std::int32_t process_of_child(std::size_t c) const noexcept {
         return processes > 1 ? children.process[c] : 0;
+    }
+    std::size_t server_of_child(std::size_t c) const noexcept {
+        return servers > 1 ? static_cast<std::size_t>(children.server[c]) : 0;
+    }
+    // A pool: what one process has of connections to one server. Any of these may be lent to any of its requests.
+    std::size_t pools() const noexcept {
+        return static_cast<std::size_t>(processes) * static_cast<std::size_t>(servers);
+    }
+    std::size_t pool_of_child(std::size_t c) const noexcept {
+        return static_cast<std::size_t>(process_of_child(c)) * static_cast<std::size_t>(servers) +
+               server_of_child(c);
     }
 };
 
@@ -154,7 +168,7 @@ struct Candidates {
 // that leave before the answer (forgotten.hpp). Empty: no such class.
 void find_candidates(const Problem& problem, Candidates& out, std::span<const std::uint8_t> forgotten = {});
 
-// For each child: how many connections of its kind it could have been sent on (idle ones, itself included), >= 1.
+// For each child: how many connections to its server it could have been sent on (idle ones, itself included), >= 1.
 // Connections below `known` are as old as the first row.
 std::vector<float> idle_connections(const Children& children, std::int32_t known = 0);
 

@@ -206,6 +206,7 @@ const Problem& SetupCalls::join(const Problem& problem, std::span<const std::uin
                          columns_.conn_name,
                          columns_.as_parent,
                          columns_.answer_bytes};
+    problem_.children.server = columns_.server;
     return problem_;
 }
 
@@ -226,6 +227,7 @@ void SetupCalls::copy(const Children& from) {
         take(columns_.conn_name, from.conn_name, last);
         take(columns_.as_parent, from.as_parent, last);
         take(columns_.answer_bytes, from.answer_bytes, last);
+        take(columns_.server, from.server, last);
         const auto before = from.before_on_conn[static_cast<std::size_t>(first)];
         columns_.before.push_back(before == kNone ? kNone : joined_[static_cast<std::size_t>(before)]);
         copy_tokens(from.tokens, last, columns_.token_offset, columns_.token_slot, columns_.token_hash);

@@ -33,7 +33,7 @@ public:
 
 private:
     struct Columns {
-        std::vector<std::int32_t> cls, conn, before, as_parent;
+        std::vector<std::int32_t> cls, conn, before, as_parent, server;
         std::vector<std::int64_t> conn_name;
         std::vector<Time> begin, response_begin, end;
         std::vector<float> answer_bytes;

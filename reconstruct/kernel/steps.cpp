@@ -114,7 +114,7 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
             if (!against_none_.empty()) out.rest -= against_none_[static_cast<std::size_t>(parent.cls)];
             return out;
         }
-        if (gives_back_) return out;
+        if (lending_[child_[previous].server].gives_back) return out;
         out.rest += hand_over_.evidence(problem_, p, previous) +
                     temper_.idle_order * idle_order_.evidence(problem_, p, previous);
         return out;
@@ -125,12 +125,14 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
     if (previous != kStart && !parallel) {
         if (child.before_on_conn == previous) {
             float again = child.log_again;  // and nobody waited for it
-            if (pool_wait_.later()) again += pool_wait_.log_free(load_before(p, previous));
+            if (pool_wait_.later(child.server))
+                again += pool_wait_.log_free(child.server, load_before(p, previous));
             out.rest += log_sum(c.log_stay, c.log_leave + again);
             return out;
         }
-        out.rest += c.log_leave + hold_.evidence(child_[previous].used_again < parent.response_begin);
-        if (pool_wait_.later()) {
+        out.rest += c.log_leave + hold_.evidence(child_[previous].server,
+                                                 child_[previous].used_again < parent.response_begin);
+        if (pool_wait_.later(child.server)) {
             const auto ways = pool_wait_.ways(PoolWait::Call::later, p, next, child_[previous].end,
                                               load_before(p, previous));
             out.rest += ways.work;

@@ -243,6 +243,7 @@ void NodeStream::match(const Border& border) {
         n_parent_classes_ = std::max(n_parent_classes_, parent_cls_[p] + 1);
     for (std::size_t c = 0; c < border.end; ++c)
         n_child_classes_ = std::max(n_child_classes_, child_cls_[c] + 1);
+    for (std::size_t c = 0; c < border.end; ++c) n_servers_ = std::max(n_servers_, child_server_[c] + 1);
     const bool fresh =
         !matcher_ || n_parent_classes_ > capacity_parents_ || n_child_classes_ > capacity_children_;
     if (fresh) {
@@ -280,6 +281,8 @@ void NodeStream::match(const Border& border) {
     const auto as_parent = own_places(border.end, parents);
     problem.children.as_parent = as_parent;
     problem.children.answer_bytes = first(child_answer_bytes_, border.end);
+    problem.children.server = first(child_server_, border.end);
+    problem.servers = n_servers_;
     problem.children.begin = first(begin_, border.end);
     problem.children.response_begin = first(child_response_begin_, border.end);
     problem.children.end = first(end_, border.end);

@@ -55,8 +55,9 @@ struct ChildRows {
     Tokens results;  // values in the answers
     // Number of the same call among the parents, as they are pushed, -1 none; empty where the node never calls itself.
     std::span<const std::int64_t> as_parent{};
-    std::span<const float> answer_bytes{};  // as those of parents
-    std::span<const std::uint8_t> setup{};  // sets up the next call on its connection; empty: none does
+    std::span<const float> answer_bytes{};   // as those of parents
+    std::span<const std::uint8_t> setup{};   // sets up the next call on its connection; empty: none does
+    std::span<const std::int64_t> server{};  // any numbers; empty: all went to one
 };
 
 // Links of consecutive children, in the order in which they were pushed. Parents are numbered as they were pushed.
@@ -105,6 +106,8 @@ private:
     // Classes that a node's model tells apart, on either side; those that come later share one more. Its tables are
     // products of both numbers, and class texts come from whoever sends requests.
     static constexpr std::int32_t kMaxClasses = 2048;
+    // Servers whose connections have habits of their own; those that come later share the last.
+    static constexpr std::int32_t kMaxServers = 16;
 
     struct TokenColumns {
         std::vector<std::int64_t> offset{0};
@@ -150,11 +153,11 @@ private:
     SetupCalls setup_calls_;
     GapScale gaps_;
     std::int32_t capacity_parents_ = 0, capacity_children_ = 0;  // classes that the matcher has room for
-    KeyMap parent_classes_, child_classes_;
-    std::int32_t n_parent_classes_ = 0, n_child_classes_ = 0;  // of rows that were looked at
+    KeyMap parent_classes_, child_classes_, servers_;
+    std::int32_t n_parent_classes_ = 0, n_child_classes_ = 0, n_servers_ = 1;  // of rows that were looked at
 
     // Rows that wait, and those of open parents. The first children are decided: decided_parent_.
-    std::vector<std::int32_t> parent_cls_, child_cls_;
+    std::vector<std::int32_t> parent_cls_, child_cls_, child_server_;
     std::vector<std::int64_t> parent_row_, parent_conn_, child_conn_, child_as_parent_;
     std::vector<Time> arrive_, latest_, request_end_, response_begin_, depart_;
     std::vector<Time> begin_, child_response_begin_, end_;

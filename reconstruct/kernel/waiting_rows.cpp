@@ -92,6 +92,12 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
     latest_.resize(arrive_.size(), kNone);
     parent_tokens_.append(parents.tokens);
     for (const auto cls : children.cls) child_cls_.push_back(intern(child_classes_, cls));
+    for (const auto server : children.server) {
+        const auto key = static_cast<std::uint64_t>(server) + 1;
+        const auto at = servers_.size() < kMaxServers ? servers_.insert(key) : servers_.find(key);
+        child_server_.push_back(at == kNone ? kMaxServers - 1 : at);
+    }
+    child_server_.resize(child_cls_.size(), 0);
     append(child_conn_, children.conn);
     append(child_as_parent_, children.as_parent);
     child_as_parent_.resize(child_conn_.size(), -1);
@@ -116,7 +122,8 @@ void NodeStream::measure() {
         bytes += bytes_of(*column);
     }
     bytes += bytes_of(old_connections_);
-    for (const auto* column : {&parent_cls_, &child_cls_, &decided_parent_}) bytes += bytes_of(*column);
+    for (const auto* column : {&parent_cls_, &child_cls_, &child_server_, &decided_parent_})
+        bytes += bytes_of(*column);
     bytes += bytes_of(answered_) + bytes_of(child_setup_) + bytes_of(answer_bytes_) +
              bytes_of(child_answer_bytes_);
     for (const auto* tokens : {&parent_tokens_, &child_tokens_, &child_results_}) {
@@ -139,6 +146,7 @@ void NodeStream::keep_parents(const RowRuns& rows) {
 
 void NodeStream::keep_children(const RowRuns& rows) {
     keep_rows(child_cls_, rows);
+    keep_rows(child_server_, rows);
     keep_rows(child_conn_, rows);
     keep_rows(child_as_parent_, rows);
     for (auto* column : {&begin_, &child_response_begin_, &end_}) keep_rows(*column, rows);

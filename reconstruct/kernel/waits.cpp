@@ -1,4 +1,7 @@
 // When does a request make a call? After its own work, or after a wait for a connection.
+#include <algorithm>
+#include <cstddef>
+
 #include "model.hpp"
 
 namespace tapscope::match {
@@ -6,6 +9,8 @@ namespace tapscope::match {
 void Model::bind_waits() {
     std::vector<std::int32_t> before;
     for (const auto& child : child_) before.push_back(child.before_on_conn);
+    lending_.resize(std::max(lending_.size(), static_cast<std::size_t>(problem_.servers)));
+    server_of_class_.resize(static_cast<std::size_t>(problem_.children.n_classes), 0);
     hand_over_.bind(before);
     idle_order_.bind(before);
     pool_wait_.bind(before);
@@ -13,7 +18,9 @@ void Model::bind_waits() {
     for (std::size_t c = 0; c < child_.size(); ++c) {
         auto& child = child_[c];
         child.log_pick = pick_.log_chance(static_cast<std::int32_t>(c), child.log_pick);
-        if (pick_.strict() && child.before_on_conn != kNone) child.log_again = child.log_pick;
+        child.server = static_cast<std::uint8_t>(problem_.server_of_child(c));
+        server_of_class_[static_cast<std::size_t>(child.cls)] = child.server;
+        if (pick_.strict(child.server) && child.before_on_conn != kNone) child.log_again = child.log_pick;
     }
 }
 

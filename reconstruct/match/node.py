@@ -232,6 +232,7 @@ def child_columns(
         **tokens.of(calls["request"][rows]),
         **results.of(calls["response"][rows], "result"),
         "answer_bytes": calls["response_bytes"][rows].astype(np.float32),
+        "server": calls["server_node"][rows].astype(np.int64),
     }
 
 

@@ -34,10 +34,10 @@ Hold learned(int by_the_first, int by_the_second) {
 
 int main() {
     const auto until_the_answer = learned(990, 10), for_a_call = learned(500, 500), unseen = learned(2, 0);
-    expect(until_the_answer.evidence(true) < -1.5f, "who has not answered did not have the connection");
-    expect(until_the_answer.evidence(false) > 0.3f, "who has answered may have had it");
-    expect(std::abs(for_a_call.evidence(true)) < 0.05f, "where half give it back before, it says nothing");
-    expect(std::abs(unseen.evidence(true)) < 0.1f, "nor do a few");
+    expect(until_the_answer.evidence(0, true) < -1.5f, "who has not answered did not have the connection");
+    expect(until_the_answer.evidence(0, false) > 0.3f, "who has answered may have had it");
+    expect(std::abs(for_a_call.evidence(0, true)) < 0.05f, "where half give it back before, it says nothing");
+    expect(std::abs(unseen.evidence(0, true)) < 0.1f, "nor do a few");
     std::printf("hold: %d differences\n", failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

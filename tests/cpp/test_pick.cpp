@@ -69,7 +69,7 @@ void stacks_and_queues_are_told() {
         Pick pick;
         const Pool pool(lends);
         pick.bind(pool.problem, pool.before);
-        expect(pick.strict(), "they are told");
+        expect(pick.strict(0), "they are told");
         double sum = 0;
         for (std::size_t c = kConnections; c < pool.before.size(); ++c) {
             expect(chance(pool, pick, c) < 1 + 1e-6,
@@ -84,7 +84,7 @@ void a_pool_without_order_says_nothing() {
     Pick pick;
     const Pool pool(Lends::any);
     pick.bind(pool.problem, pool.before);
-    expect(!pick.strict(), "it has none");
+    expect(!pick.strict(0), "it has none");
     for (std::size_t c = 0; c < pool.before.size(); ++c) {
         expect(pick.log_chance(static_cast<std::int32_t>(c), -1.5f) == -1.5f, "any is as likely");
     }
@@ -98,7 +98,7 @@ void chances_are_one_in_sum() {
     pick.bind(stack.problem, stack.before);
     const Pool few(Lends::any, 200);
     pick.bind(few.problem, few.before);
-    expect(pick.strict(), "what was told before is not forgotten at once");
+    expect(pick.strict(0), "what was told before is not forgotten at once");
     std::vector<double> at(kIdle, 0);
     for (std::size_t c = kConnections; c < few.before.size() / 2; ++c) {  // all six are used again
         if (static_cast<int>(few.idle[c]) == kIdle && few.before[c] != kNone)
