@@ -9,22 +9,13 @@ namespace {
 
 // Of the first rounds of learning: to their poor models everybody is near, and most gains are between the nearest.
 constexpr float kFirstReach[] = {3.0f, 6.0f};
-constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
-constexpr int kBurnIn = 4;           // draws that are not counted, where the model is known already
+constexpr int kBurnIn = 4;  // draws that are not counted, where the model is known already
 // Attempts to queue requests up, by leases, by scattering, and by rings of exchanges, at most.
 constexpr int kQueues = 6, kLeases = 6, kScatters = 24, kRings = 6;
 // Nats for each call, by what the model says that is learned from it: of the first one, to go on at all, and of another.
 constexpr double kMuchScattered = 0.0035, kWorthScattering = 0.001;
-constexpr int kInVain = 2;  // scatterings in a row
-// Another beginning is worth it where so large a share of the calls has so many candidates, and such a share no values.
-constexpr std::size_t kMany = 3;
-constexpr double kWorthAStart = 0.2, kMostlySilent = 0.9;
-constexpr double kMostBehind = 1.5;  // nats for each call that a mere guess may be behind, to be followed
-constexpr int kStartRounds = 5;      // models on the way from there
-constexpr double kRestless = 0.01;   // share of children that moved since the model was taught: too early
-// Nats for each call that another beginning or a queue for workers must be ahead: the former has been learned for longer,
-// and says a little more for that alone; and a queue that explains no more than that tells nothing.
-constexpr double kWorthMoving = 0.05;
+constexpr int kInVain = 2;          // scatterings in a row
+constexpr double kRestless = 0.01;  // share of children that moved since the model was taught: too early
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
     Problem out;
@@ -162,7 +153,8 @@ void Matcher::Search::move_on() {
         return gained;
     };
     repeat(&Search::queue_up, kQueues);
-    by_lease_ = !lent_.once() && model_.keeps_connections() && repeat(&Search::lease, kLeases) > 0;
+    const bool in_leases = lent_.once() ? !mostly_silent() : model_.keeps_connections();
+    by_lease_ = in_leases && repeat(&Search::lease, kLeases) > 0;
     scatter_on();
     repeat(&Search::eject, kRings);
 }
@@ -193,44 +185,6 @@ void Matcher::Search::scatter_on() {
     if (chains_.parent_of() == best) return;
     chains_.restore(best);
     learn_again();
-}
-
-// Other models, learned from other beginnings. Each is judged by what it says of its own assignment: another one's would
-// never do. Where calls say whose they are, or have nobody to choose from, there is nothing to find.
-void Matcher::Search::start_elsewhere() {
-    const auto calls = static_cast<double>(problem_.children.size());
-    const auto& values = problem_.children.tokens.offset;
-    double open = 0, silent = 0;
-    for (std::size_t c = 0; c < problem_.children.size(); ++c) {
-        open += candidates_.of(c).size() >= kMany;
-        silent += values[c] == values[c + 1];
-    }
-    if (std::min(open / kWorthAStart, silent / kMostlySilent) < calls) return;
-    const auto estimate = [&] {
-        model_.choose_clock(chains_.parent_of());
-        reestimate();
-        return score();
-    };
-    auto known = chains_.parent_of();
-    double best = score();
-    for (const auto by : {Guess::By::soonest, Guess::By::longest}) {
-        chains_.restore(guess_.parents(by, expected_));
-        if (estimate() < best - kMostBehind * calls) continue;
-        for (int round = 0; round < kStartRounds; ++round) {
-            climb(2);
-            if (changed() <= kConverged) break;
-            estimate();
-        }
-        soften();
-        climb(options_.max_sweeps);
-        if (const double here = estimate(); here > best + kWorthMoving * calls) {
-            best = here;
-            known = chains_.parent_of();
-        }
-    }
-    if (chains_.parent_of() == known) return;
-    chains_.restore(known);
-    estimate();
 }
 
 void Matcher::Search::place() {
@@ -265,6 +219,8 @@ void Matcher::Search::improve(bool first) {
     climb(options_.max_sweeps);
     rank();
     climb(options_.max_sweeps);
+    // A connection that serves one request is a chain that nobody has a part of: what looks quiet may be one place off.
+    if (lent_.once() && !mostly_silent()) attempt(&Search::lease);
     const auto certain = settle_quiet();
     double gain = 0;
     const auto moved = [&] { return gain > kWorthAnother * static_cast<double>(problem_.children.size()); };

@@ -37,13 +37,11 @@ double Model::leave_at_large() const noexcept {
     return discounted(all_.chance_to_stay - all_.stay, all_.chance_to_stay, 1 - kStayPrior);
 }
 
-double Model::Lending::leave() const noexcept {
+double Lending::leave() const noexcept {
     return discounted(chance_to_stay - stay, chance_to_stay, 1 - kStayPrior);
 }
 
-// Share of the steps that give their connection back, where such a share leads to another one. A stack or a queue lends
-// the others what they gave back.
-double Model::Lending::give_back(double leave) const noexcept {
+double Lending::give_back(double leave) const noexcept {
     const double kept = stay > 0 ? std::min(again / stay, kMostAgain) : 0.0;
     return std::min(leave / (1 - kept), 1.0);
 }
@@ -55,6 +53,13 @@ bool Model::keeps_connections() const noexcept {
                [](const Lending& lending) {
                    return lending.chance_to_stay <= 0 || lending.give_back(lending.leave()) < kSeldom;
                });
+}
+
+std::int32_t Model::server_of_steps(std::int32_t previous_cls, std::int32_t next_cls) const noexcept {
+    const auto n = problem_.children.n_classes;
+    if (previous_cls >= n || next_cls >= n) return kNone;
+    const auto from = server_of_class_[static_cast<std::size_t>(previous_cls)];
+    return from == server_of_class_[static_cast<std::size_t>(next_cls)] ? from : kNone;
 }
 
 Histogram Model::gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls,

@@ -137,9 +137,7 @@ void Model::fade(double keep) {
         for (double& x : *totals) x *= keep;
     }
     fade_counts(all_);
-    for (auto& lending : lending_) {
-        for (double* x : {&lending.stay, &lending.chance_to_stay, &lending.again}) *x *= keep;
-    }
+    for (auto& lending : lending_) lending.fade(keep);
     fade_gaps(gap_all_);
     fade_gaps(parallel_all_);
     fan_out_.fade(keep);
@@ -275,6 +273,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     forget_cells();
     find_taught(taught);
     if (fan_out_.any()) learn_begins(parent_of);
+    order_.tell(order_tells(parent_of));
 }
 
 // Where requests fan out: from what are the beginnings of each class told best?

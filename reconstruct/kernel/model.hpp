@@ -35,6 +35,7 @@
 #include "hold.hpp"
 #include "idle_order.hpp"
 #include "key_map.hpp"
+#include "lending.hpp"
 #include "log_sum.hpp"
 #include "order.hpp"
 #include "orphans.hpp"
@@ -83,6 +84,10 @@ public:
         idle_order_.rank(problem_, parent_of);
         return order_.rank(problem_, parent_of) ? Ranked::starts_and_ends : Ranked::ends;
     }
+
+    // Whether, by an assignment of the present rows, the order of arrivals tells who of those that wait has the next first
+    // call: else it does not count. Asked at each estimate.
+    bool order_tells(const std::vector<std::int32_t>& parent_of) const;
 
     // Supposes an order of first calls: see StartOrder. Then rank() must follow.
     void suppose_order(float nats) noexcept {
@@ -204,20 +209,7 @@ private:
     const Cell& new_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     double leave_at_large() const noexcept;
     // That a step leads from and to; kNone: no call from a call to the same.
-    std::int32_t server_of_steps(std::int32_t previous_cls, std::int32_t next_cls) const noexcept {
-        const auto n = problem_.children.n_classes;
-        if (previous_cls >= n || next_cls >= n) return kNone;
-        const auto from = server_of_class_[static_cast<std::size_t>(previous_cls)];
-        return from == server_of_class_[static_cast<std::size_t>(next_cls)] ? from : kNone;
-    }
-    // How connections to one server are lent, by the steps from one call to it to another.
-    struct Lending {
-        double stay = 0, chance_to_stay = 0;
-        double again = 0;         // of those that stayed: expected if all had given it back
-        bool gives_back = false;  // to a stack or a queue, behind each call
-        double leave() const noexcept;
-        double give_back(double leave) const noexcept;
-    };
+    std::int32_t server_of_steps(std::int32_t previous_cls, std::int32_t next_cls) const noexcept;
     Cell make_cell(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     Histogram gap_counts(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;

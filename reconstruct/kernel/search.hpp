@@ -1,6 +1,6 @@
 // The search for the assignment of one stretch: what its parts share. assign.cpp is its course, climb.cpp the moves that
-// only gain, attempts.cpp, starved.cpp and unclaimed.cpp the ways out of a place where none does, second_opinion.cpp what
-// it is held to.
+// only gain, attempts.cpp, elsewhere.cpp, starved.cpp and unclaimed.cpp the ways out of a place where none does,
+// second_opinion.cpp what it is held to.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,10 @@ namespace tapscope::match {
 inline constexpr float kReach = 8.0f;  // nats: see nearness.hpp
 // Nats for each call that an attempt has gained, from which on another one is worth it.
 inline constexpr double kWorthAnother = 0.002;
+inline constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
+// Nats for each call that another beginning or a queue for workers must be ahead: the former has been learned for longer,
+// and says a little more for that alone; and a queue that explains no more than that tells nothing.
+inline constexpr double kWorthMoving = 0.05;
 // Gaps of steps that overlap are not independent: they share the node's mood (a collection, a full run queue). So
 // their log densities count for less than the sum would say. The single best assignment wants most of what they say;
 // how sure it is wants much less. Of what the order of idle connections says, half is often that of the one other
@@ -118,6 +122,7 @@ private:
 
     // Requests that have no call.
     bool crowded() const;
+    bool mostly_silent() const;
     std::vector<int> starved() const;
     void feed();
 
