@@ -150,7 +150,8 @@ def is_capture(path: Path) -> bool:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a run directory; TapscopeError names the place where it is no JSON object."""
+    """The manifest of a run directory; TapscopeError names the place where it is no JSON object, or says
+    that its hosts are none."""
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -161,4 +162,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(manifest, dict):
         raise TapscopeError("this is no JSON object", path=path, offset=0, remedy="Repair or remove it.")
+    if not isinstance(manifest.get("hosts") or {}, dict):
+        raise TapscopeError(
+            '"hosts" is no JSON object', path=path, remedy='Write {"NAME": "ADDRESS", ...}, or leave it out.'
+        )
     return manifest

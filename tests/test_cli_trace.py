@@ -214,6 +214,13 @@ def test_a_manifest_that_is_no_json_is_named_with_the_place(run_directory):
         find_inputs([run_directory])
 
 
+@pytest.mark.parametrize("hosts", ["[1]", '"web"', "7"])
+def test_a_manifest_whose_hosts_are_no_object_is_refused(hosts, run_directory):
+    (run_directory / "manifest.json").write_text(f'{{"hosts": {hosts}}}')
+    with pytest.raises(TapscopeError, match=r'manifest.json: "hosts" is no JSON object'):
+        find_inputs([run_directory])
+
+
 def test_a_folder_without_captures_is_an_error(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(TapscopeError, match="no capture file in this folder"):

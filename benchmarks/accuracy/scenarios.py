@@ -56,11 +56,13 @@ RECORDINGS = (
         "wordpress",
         "--scenario wordpress --seed 9012 --users 30 --think 0.6 --php-connections persistent",
     ),
+    Recording("wordpress-busy", "wordpress", "--scenario wordpress --seed 4100 --users 80 --think 0.2"),
     Recording("fanout", "fan-out", "--scenario fanout --seed 9013 --users 50 --think 0.5"),
     Recording("fanout-events", "fan-out", "--scenario fanout-events --seed 9014 --users 50 --think 0.5"),
     Recording("shop-light", "shop", "--scenario shop --seed 9015 --users 30 --think 0.7"),
     Recording("shop-busy", "shop", "--scenario shop --seed 9016 --users 80 --think 0.3"),
     Recording("shop-full", "shop", "--scenario shop --seed 9017 --users 100 --think 0.12 --in-flight 25"),
+    Recording("random", "random", "--scenario random --seed 4001 --users 60 --think 0.2 --seconds 20"),
 )
 
 SPAN_SETS = ("hotel_load50", "hotel_load100", "media_load50", "media_load100")
