@@ -60,9 +60,9 @@ struct Two {
     }
 };
 
-// A connection that is given back and taken while one of another process lies idle.
-void idle_connections_of_another_process_are_not_looked_at() {
-    const std::vector<std::int32_t> process{0, 1, 1, 0}, before{kNone, kNone, 1, 0};
+// A connection that is given back and taken while one of another process, or to another server, lies idle.
+void idle_connections_of_another_pool_are_not_looked_at() {
+    const std::vector<std::int32_t> apart{0, 1, 1, 0}, before{kNone, kNone, 1, 0};
     RequestRows rows;
     for (const auto& [arrive, depart, conn] : {std::tuple{0, 10, 0}, {5, 20, 1}, {50, 60, 1}, {80, 90, 0}}) {
         rows.call(rows.request(arrive, depart), 0, arrive + 1, arrive + 2, conn);
@@ -72,11 +72,18 @@ void idle_connections_of_another_process_are_not_looked_at() {
     idle.bind(before);
     idle.rank(problem, rows.parent_of);
     expect(idle.look(problem, 0, 0).nested == 1, "of one pool they are nested");
-    problem.parents.process = problem.children.process = process;
+    const auto alone = [&] {
+        idle.rank(problem, rows.parent_of);
+        const auto around = idle.look(problem, 0, 0);
+        return around.nested == 0 && around.crossed == 0;
+    };
+    problem.children.server = apart;
+    problem.servers = 2;
+    expect(alone(), "pools of two servers do not meet");
+    problem.servers = 1;
+    problem.parents.process = problem.children.process = apart;
     problem.processes = 3;
-    idle.rank(problem, rows.parent_of);
-    const auto around = idle.look(problem, 0, 0);
-    expect(around.nested == 0 && around.crossed == 0, "pools of two processes do not meet");
+    expect(alone(), "nor those of two processes");
 }
 
 // It looks near the place where it looked last: whatever that was, it says the same as who looks for the first time.
@@ -110,6 +117,6 @@ int main() {
     // The last call is of the slow process.
     expect(order.evidence(1, Two::kRequests - 1, kMs) < 0, "far from its place in the order");
     expect(order.evidence(0, Two::kRequests - 1, kMs) == 0, "a call of another process has no place in it");
-    idle_connections_of_another_process_are_not_looked_at();
+    idle_connections_of_another_pool_are_not_looked_at();
     return tapscope::test::failures > 0;
 }

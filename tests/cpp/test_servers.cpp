@@ -5,12 +5,10 @@
 #include <cstdint>
 #include <random>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "expect.hpp"
 #include "hold.hpp"
-#include "idle_order.hpp"
 #include "pick.hpp"
 #include "problem.hpp"
 #include "request_rows.hpp"
@@ -106,25 +104,6 @@ void idle_connections_are_those_of_the_server() {
     }
 }
 
-// A connection that is given back and taken while one to another server lies idle.
-void idle_connections_to_another_server_are_not_looked_at() {
-    const std::vector<std::int32_t> server{0, 1, 1, 0}, before{kNone, kNone, 1, 0};
-    RequestRows rows;
-    for (const auto& [arrive, depart, conn] : {std::tuple{0, 10, 0}, {5, 20, 1}, {50, 60, 1}, {80, 90, 0}}) {
-        rows.call(rows.request(arrive, depart), 0, arrive + 1, arrive + 2, conn);
-    }
-    auto problem = rows.problem(1);
-    IdleOrder idle;
-    idle.bind(before);
-    idle.rank(problem, rows.parent_of);
-    expect(idle.look(problem, 0, 0).nested == 1, "of one pool they are nested");
-    problem.children.server = server;
-    problem.servers = 2;
-    idle.rank(problem, rows.parent_of);
-    const auto around = idle.look(problem, 0, 0);
-    expect(around.nested == 0 && around.crossed == 0, "pools of two servers do not meet");
-}
-
 // Two requests, either of which may have made both calls. Connections to the first server are held until the answer.
 void each_server_has_a_habit_of_holding() {
     constexpr Time kAgain = 100;
@@ -153,7 +132,6 @@ void each_server_has_a_habit_of_holding() {
 int main() {
     stacks_beside_each_other_are_told();
     idle_connections_are_those_of_the_server();
-    idle_connections_to_another_server_are_not_looked_at();
     each_server_has_a_habit_of_holding();
     return tapscope::test::failures > 0;
 }
