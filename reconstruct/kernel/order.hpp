@@ -6,8 +6,8 @@
 // candidate pairs at large, among pairs with a like gap (so that it adds to what the gap says). A node whose queue has
 // no order gets ratios near 0, but not 0: candidates at large come in the order in which they wait, and an assignment
 // that was made by an order is more in order than the truth. So it is asked whether it tells anything beside the gaps
-// (Model::order_tells), before it counts. Displacements are counted from the usual one of the first calls nearby: in an assignment
-// that is wrong, each request that has no call moves all behind it, by hundreds after a while.
+// (Model::order_tells), before it counts. Displacements are counted from the usual one of the first calls nearby: in an
+// assignment that is wrong, each request that has no call moves all behind it, by hundreds after a while.
 #pragma once
 
 #include <array>
