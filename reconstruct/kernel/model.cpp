@@ -273,7 +273,6 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     forget_cells();
     find_taught(taught);
     if (fan_out_.any()) learn_begins(parent_of);
-    order_.tell(order_tells(parent_of));
 }
 
 // Where requests fan out: from what are the beginnings of each class told best?

@@ -85,10 +85,6 @@ public:
         return order_.rank(problem_, parent_of) ? Ranked::starts_and_ends : Ranked::ends;
     }
 
-    // Whether, by an assignment of the present rows, the order of arrivals tells who of those that wait has the next first
-    // call: else it does not count. Asked at each estimate.
-    bool order_tells(const std::vector<std::int32_t>& parent_of) const;
-
     // Supposes an order of first calls: see StartOrder. Then rank() must follow.
     void suppose_order(float nats) noexcept {
         order_.suppose(nats);

@@ -4,10 +4,8 @@
 // requests are served first come, first served, j - i is 0 for true pairs; if they are served in any order, it is
 // spread. Which it is, is learned: the log ratio of how often a displacement occurs for pairs of the assignment and for
 // candidate pairs at large, among pairs with a like gap (so that it adds to what the gap says). A node whose queue has
-// no order gets ratios near 0, but not 0: candidates at large come in the order in which they wait, and an assignment
-// that was made by an order is more in order than the truth. So it is asked whether it tells anything beside the gaps
-// (Model::order_tells), before it counts. Displacements are counted from the usual one of the first calls nearby: in an
-// assignment that is wrong, each request that has no call moves all behind it, by hundreds after a while.
+// no order gets ratios near 0. Displacements are counted from the usual one of the first calls nearby: in an assignment
+// that is wrong, each request that has no call moves all behind it, by hundreds after a while.
 #pragma once
 
 #include <array>
@@ -37,9 +35,6 @@ public:
     // Rows whose order is not known yet have no evidence.
     void forget_ranks() { arrival_rank_.clear(); }
 
-    // Whether what was learned counts from here on. Before that is said it does not.
-    void tell(bool tells) noexcept { tells_ = tells; }
-
     // From here on, first come is supposed to be first served, by so many nats for each bucket; 0: as it was learned.
     void suppose(float nats) noexcept { supposed_ = nats; }
 
@@ -50,19 +45,14 @@ public:
         return known(p, c) ? bucket(start_rank_[c] - shift_[c] - arrival_rank_[p]) : kBuckets / 2;
     }
 
-    // Log ratio for child c being the first call of parent p, `gap` ns after its arrival; 0 before rank(), and where the
-    // order does not count.
+    // Log ratio for child c being the first call of parent p, `gap` ns after its arrival; 0 before rank().
     float evidence(std::int32_t p, std::int32_t c, Time gap) const noexcept {
         if (!known(p, c)) return 0.0f;
         if (supposed_ > 0) {
             const int from_own_place = bucket(start_rank_[c] - arrival_rank_[p]) - kBuckets / 2;
             return -supposed_ * static_cast<float>(std::abs(from_own_place));
         }
-        return tells_ ? learned(p, c, gap) : 0.0f;
-    }
-    // The same as it was learned, whether it counts or not.
-    float learned(std::int32_t p, std::int32_t c, Time gap) const noexcept {
-        return known(p, c) ? ratio_[gap_bin(gap) / kBinsPerGroup][place(p, c)] : 0.0f;
+        return ratio_[gap_bin(gap) / kBinsPerGroup][place(p, c)];
     }
 
 private:
@@ -83,7 +73,6 @@ private:
     std::vector<std::int32_t> arrival_before_, start_before_;  // as ranked before
     std::vector<std::int32_t> first_;                          // first child of each parent, as ranked
     float supposed_ = 0;
-    bool tells_ = false;
     std::array<Displaced, kGroups> habit_{};
     std::array<Displaced::Ratios, kGroups> ratio_{};
 };
