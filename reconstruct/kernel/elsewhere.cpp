@@ -1,6 +1,4 @@
 // Other beginnings than the class affinities, where times and classes alone must tell.
-#include <algorithm>
-
 #include "search.hpp"
 
 namespace tapscope::match {

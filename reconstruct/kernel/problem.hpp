@@ -75,8 +75,7 @@ struct Problem {
     Time until = std::numeric_limits<Time>::max();                  // teach how chains end
     GapScale gaps{};                                                // by the ticks of the clock
     std::int32_t processes = 1;  // of which the last one stands for all that are not told, if there are more
-    std::int32_t servers =
-        1;  // that the children went to, of which the last one stands for all that are too many
+    std::int32_t servers = 1;    // that the children went to; the last one may stand for several
     std::size_t decided() const noexcept { return decided_parent.size(); }
     std::int32_t process_of_parent(std::size_t p) const noexcept {
         return processes > 1 ? parents.process[p] : 0;
