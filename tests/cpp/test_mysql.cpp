@@ -43,6 +43,24 @@ void a_connection_logs_in_and_queries() {
     }
 }
 
+// A loop over the rows of a result mostly asks for their first column.
+void a_long_answer_gives_its_first_rows_and_then_their_first_column() {
+    std::vector<std::string> rows, words;
+    std::string expected;
+    for (int row = 0; row < 14; ++row) {
+        const auto id = std::to_string(100 + row), name = "name" + std::to_string(row);
+        rows.push_back(text_row({id, name}));
+        words.insert(words.end(), {id, name});
+        if (row < 10) expected += "0 result " + id + "\n";
+        if (row < 4) expected += "1 result " + name + "\n";
+    }
+    Tap tap;
+    tap.play(after(connected(kBaseCaps),
+                   {up(query("SELECT id, name FROM t")), down(result_set(kBaseCaps, rows))}))
+        .finish();
+    expect_equal(tap.tokens(4, words), expected, "tokens of a long answer");
+}
+
 void auth_round_trips_belong_to_the_login() {
     const auto script = std::vector<Delivery>{down(greeting(kBaseCaps)),
                                               up(login(kBaseCaps)),
@@ -262,6 +280,7 @@ void probes() {
 
 int main() {
     a_connection_logs_in_and_queries();
+    a_long_answer_gives_its_first_rows_and_then_their_first_column();
     auth_round_trips_belong_to_the_login();
     every_factor_belongs_to_the_login();
     a_refused_connection();

@@ -214,10 +214,11 @@ bool read_json_answer(std::string_view body, Answer& answer) {
                    (place.depth() == 2 && place.key() == Key::id && place.inside(0, Key::statement))) {
             answer.statement = small_number(token);
         } else if (place.inside(1, Key::rows) && place.around(0)->array && place.around(1)->array &&
-                   place.around(1)->index < kMaxResultRows && place.around(0)->index < kMaxResultColumns &&
+                   wants_result(place.around(1)->index, place.around(0)->index,
+                                static_cast<std::uint32_t>(answer.results.size())) &&
                    !token.cut && (text || (token.kind == Kind::number && is_integer(token.text)))) {
             const std::string_view value = text_of(token, answer.arena);
-            if (!value.empty() && value.size() <= kMaxResultText && answer.results.size() < kMaxResultTokens)
+            if (!value.empty() && value.size() <= kMaxResultText)
                 answer.results.push_back({place.around(0)->index, !text, value});
         }
         place.passed();

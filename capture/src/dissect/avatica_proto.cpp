@@ -178,13 +178,13 @@ Bytes unwrap(Bytes body, std::string_view package, std::string_view& name) noexc
 // Frame
 void frame(Bytes bytes, Answer& answer) {
     ProtoReader reader(bytes);
-    std::uint32_t rows = 0;
-    while (reader.next() && rows < kMaxResultRows && answer.results.size() < kMaxResultTokens) {
+    for (std::uint32_t at = 0; at < kMaxResultRows && reader.next();) {
         if (reader.field() != 3) continue;
-        ++rows;
         ProtoReader row(reader.bytes());
-        std::uint32_t column = 0;
-        while (row.next() && column < kMaxResultColumns && answer.results.size() < kMaxResultTokens) {
+        const auto wants = [&](std::uint32_t column) {
+            return wants_result(at, column, static_cast<std::uint32_t>(answer.results.size()));
+        };
+        for (std::uint32_t column = 0; wants(column) && row.next();) {
             if (row.field() != 1) continue;
             // The value stands in the new field and, for old clients, again in the deprecated one.
             ProtoReader value(row.bytes());
@@ -201,6 +201,7 @@ void frame(Bytes bytes, Answer& answer) {
                 answer.results.push_back({column, found.kind == Typed::Kind::integer, found.text});
             ++column;
         }
+        ++at;
     }
 }
 

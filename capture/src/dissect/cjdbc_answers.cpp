@@ -124,8 +124,7 @@ CjdbcDissector::Run CjdbcDissector::values(Side& side, Input& in, Recorder& reco
     for (; st.column < st.columns; ++st.column) {
         if (st.nulls[st.column]) continue;
         const Type type = st.types[st.column];
-        const bool wanted =
-            st.tokens < kMaxResultTokens && st.rows_shown < kMaxResultRows && st.column < kMaxResultColumns;
+        const bool wanted = wants_result(st.rows_shown, st.column, st.tokens);
         if (type == Type::text || type == Type::decimal) {
             if (side.text.phase == Text::Phase::start)
                 side.text.limit = wanted && type == Type::text ? kMaxResultText + 1 : 0;

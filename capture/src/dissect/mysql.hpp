@@ -239,8 +239,8 @@ private:
     std::uint32_t definitions_left_ = 0;
     std::uint16_t prepare_params_ = 0, prepare_columns_ = 0;
     std::uint16_t columns_ = 0;   // of the result set being read
-    std::uint8_t rows_seen_ = 0;  // saturates at kTokenRows
-    std::uint8_t tokens_ = 0;     // saturates at kResultTokens
+    std::uint8_t rows_seen_ = 0;  // of an answer, up to kMaxResultRows,
+    std::uint8_t tokens_ = 0;     // and what they gave
     std::uint8_t column_type_[mysql::kTokenColumns] = {};
     std::uint32_t column_unsigned_ = 0;
 

@@ -3,22 +3,13 @@
 
 #include "mysql.hpp"
 #include "mysql_values.hpp"
+#include "sql_evidence.hpp"
 
 namespace tapscope {
 
 using namespace mysql;
 
-namespace {
-
-constexpr std::uint8_t kTokenRows = 4;      // rows of an answer that give result tokens
-constexpr std::uint8_t kResultTokens = 16;  // result tokens of an answer
-constexpr std::size_t kMaxTokenBytes = 64;  // longer values give none
-
-}  // namespace
-
-bool MysqlDissector::wants_rows() const noexcept {
-    return rows_seen_ < kTokenRows && tokens_ < kResultTokens;
-}
+bool MysqlDissector::wants_rows() const noexcept { return rows_seen_ < kMaxResultRows; }
 
 // Ends with 0C, charset u16, length u32, type u8, flags u16, decimals u8, two bytes.
 void MysqlDissector::definition(std::uint32_t length, Bytes payload) {
@@ -98,18 +89,18 @@ std::size_t MysqlDissector::result_set(Bytes bytes, std::size_t pos, Recorder& r
 void MysqlDissector::row(Bytes payload, Recorder& recorder) {
     const std::uint32_t columns = std::min<std::uint32_t>(columns_, kTokenColumns);
     const auto take = [&](std::uint32_t column, Bytes value) {
-        if (value.empty() || value.size() > kMaxTokenBytes) return;
+        if (value.empty() || value.size() > kMaxResultText) return;
         recorder.token(answer_row_, column, TokenKind::result, value);
         ++tokens_;
     };
     const auto gives_token = [&](std::uint32_t column) {
         return column_type_[column] == kTypeUnknown || is_token_type(column_type_[column]);
     };
-    ++rows_seen_;
+    const std::uint32_t row = rows_seen_++;
     if (!answer_binary_) {
         const std::uint8_t* p = payload.data();
         const std::uint8_t* const end = p + payload.size();
-        for (std::uint32_t i = 0; i < columns && tokens_ < kResultTokens && p < end; ++i) {
+        for (std::uint32_t i = 0; i < columns && wants_result(row, i, tokens_) && p < end; ++i) {
             std::uint64_t size = *p++;
             if (size == kLocalInfile) continue;  // NULL
             if (size > kLocalInfile) [[unlikely]] {
@@ -128,7 +119,7 @@ void MysqlDissector::row(Bytes payload, Recorder& recorder) {
     if (reader.u8() != 0) return;
     const Bytes nulls = reader.take((std::size_t{columns_} + 2 + 7) / 8);
     char buffer[kMaxValueText];
-    for (std::uint32_t i = 0; i < columns && reader.ok() && tokens_ < kResultTokens; ++i) {
+    for (std::uint32_t i = 0; i < columns && reader.ok() && wants_result(row, i, tokens_); ++i) {
         if ((nulls[(i + 2) / 8] >> ((i + 2) % 8) & 1) != 0) continue;
         if (column_type_[i] == kTypeUnknown) break;
         if (!is_token_type(column_type_[i])) {

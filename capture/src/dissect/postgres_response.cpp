@@ -409,7 +409,7 @@ void PostgresDissector::data_row(Bytes body, Recorder& recorder) {
     const std::uint16_t all = reader.u16();
     session.column_count = all;
     const std::uint32_t columns = std::min<std::uint32_t>(all, kTokenColumns);
-    for (std::uint32_t i = 0; i < columns; ++i) {
+    for (std::uint32_t i = 0; i < columns && wants_result(session.rows_seen, i, session.tokens); ++i) {
         const std::uint32_t size = reader.u32();
         if (!reader.ok()) break;
         if (size == 0xffffffff) continue;
@@ -421,9 +421,9 @@ void PostgresDissector::data_row(Bytes body, Recorder& recorder) {
         const Value value = read_value(bytes, (session.binary >> i & 1) != 0, type, scratch);
         if (value.kind == Value::Kind::none) continue;
         recorder.token(answer_, i, TokenKind::result, as_bytes(value.text));
-        if (++session.tokens >= kMaxResultTokens) break;
+        ++session.tokens;
     }
-    if (++session.rows_seen >= kMaxResultRows || session.tokens >= kMaxResultTokens) wants_rows_ = false;
+    if (++session.rows_seen >= kMaxResultRows) wants_rows_ = false;
 }
 
 }  // namespace tapscope

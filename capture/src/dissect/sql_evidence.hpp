@@ -14,10 +14,18 @@ namespace tapscope {
 inline constexpr std::size_t kMaxStatementText = 64 * 1024;  // bytes of a statement that are looked at
 inline constexpr std::size_t kMaxParameterText = 4096;       // longer values give no token
 inline constexpr std::uint32_t kMaxParameterTokens = 256;    // of one statement or execution
-inline constexpr std::uint32_t kMaxResultTokens = 16;        // of one answer
-inline constexpr std::uint32_t kMaxResultRows = 4;           // rows of an answer that give tokens
-inline constexpr std::uint32_t kMaxResultColumns = 32;       // columns of a row that do
+inline constexpr std::uint32_t kMaxResultRows = 10;          // rows of an answer that give tokens
+inline constexpr std::uint32_t kMaxWholeRows = 4;            // of these all columns do,
+inline constexpr std::uint32_t kMaxResultColumns = 32;       // up to so many,
+inline constexpr std::uint32_t kMaxResultTokens = 16;        // and to so many tokens
 inline constexpr std::size_t kMaxResultText = 64;            // longer values give no token
+
+// Whether a value of an answer gives a token, behind so many `tokens` of that answer. What a loop over the rows asks for
+// mostly stands in their first column: behind the whole rows, it alone does.
+constexpr bool wants_result(std::uint32_t row, std::uint32_t column, std::uint32_t tokens) noexcept {
+    if (row < kMaxWholeRows) return column < kMaxResultColumns && tokens < kMaxResultTokens;
+    return row < kMaxResultRows && column == 0;
+}
 
 // Pools ask so whether a connection is still alive, before they hand it out.
 inline constexpr std::string_view kSignOfLife = "SELECT ?";
