@@ -10,6 +10,9 @@ namespace {
 // Of the first rounds of learning: to their poor models everybody is near, and most gains are between the nearest.
 constexpr float kFirstReach[] = {3.0f, 6.0f};
 constexpr int kBurnIn = 4;  // draws that are not counted, where the model is known already
+// Draws that do not hear the order of first calls; nats a choice that it says there, from which on it is taken as it is.
+constexpr int kUnheard = 2;
+constexpr double kOrdered = 0.3;
 // Attempts to queue requests up, by leases, by scattering, and by rings of exchanges, at most.
 constexpr int kQueues = 6, kLeases = 6, kScatters = 24, kRings = 6;
 // Nats for each call, by what the model says that is learned from it: of the first one, to go on at all, and of another.
@@ -243,12 +246,34 @@ void Matcher::Search::improve(bool first) {
     if (cut_off_.run(chains_)) climb(options_.max_sweeps);
 }
 
+// What the order of first calls says of the best assignment, it says of itself: that was found by it. An order that is
+// there shows as well in draws that do not hear it; one that was found in what has none hardly does. So of how sure the
+// assignment is, it says by the share that is left in these; by more, where what is left is much.
+float Matcher::Search::order_unheard(const std::vector<std::int32_t>& best) {
+    const double says = model_.order_says(best);
+    if (says <= 0) return 1.0f;
+    Temper without = kToDecide;
+    without.order = 0;
+    model_.temper(without);
+    double unheard = 0;
+    for (int round = 0; round < kUnheard; ++round) {
+        draw();
+        unheard += model_.order_says(chains_.parent_of()) / kUnheard;
+    }
+    chains_.restore(best);
+    const double share = std::clamp(unheard / says, 0.0, 1.0);
+    return static_cast<float>(share + (1 - share) * std::clamp(unheard / kOrdered, 0.0, 1.0));
+}
+
 // How often each choice is drawn, over options_.draws draws from the best assignment.
 Draws Matcher::Search::draws() {
     const auto best = chains_.parent_of();
     model_.temper(kToDoubt);
     model_.doubt(true);
     find_live_pairs();
+    Temper temper = kToDoubt;
+    temper.order = order_unheard(best);
+    model_.temper(temper);
     Draws drawn(candidates_, chains_, live_);
     for (int round = 0; round < options_.draws; ++round) {
         draw();

@@ -54,7 +54,7 @@ void Forward::run(Chains& chains, Starts starts) {
             nearness_.know(k, parts);
             float score = 0;
             if (starts == Starts::in_order && tip.latest == kStart) {
-                score = parts.rest + candidates_.content[k];
+                score = parts.rest + parts.order + candidates_.content[k];
                 const auto before = std::count_if(in_queue_.begin(), in_queue_.end(),
                                                   [&](float other) { return other > score - kOtherQueue; });
                 in_queue_.push_back(score);

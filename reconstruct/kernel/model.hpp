@@ -52,6 +52,7 @@ inline constexpr std::int32_t kEnd = -1;  // as next child
 struct Temper {
     float gaps = 1.0f;        // the log density of a gap
     float idle_order = 1.0f;  // idle_order.hpp
+    float order = 1.0f;       // order.hpp
 };
 
 class Model {
@@ -96,6 +97,11 @@ public:
     // The same against a call that is nobody's, by its class.
     void suppose_claimed(const std::vector<float>& nats) { against_nobody_ = nats; }
 
+    // Nats that their order says of each first call of an assignment of the present rows, as they were ranked.
+    double order_says(const std::vector<std::int32_t>& parent_of) const {
+        return order_.says(problem_, parent_of);
+    }
+
     // Decides by an assignment of the present rows which clock tells the gaps best: see WorkClock. Returns whether it is
     // another one than before; then an estimate must follow.
     bool choose_clock(const std::vector<std::int32_t>& parent_of);
@@ -125,11 +131,12 @@ public:
         return tempered(parts(p, tip, next));
     }
 
-    // The score before its gap is tempered, so that it may be kept when the temper changes.
+    // The score before its gap, and the order of a first call, are tempered, so that it may be kept when the temper
+    // changes.
     struct Parts {
-        float rest = 0, gap = 0;
-        // Of a call that may have waited (pool_wait.hpp): what that way says in excess of `rest`, and in place
-        // of `gap`.
+        float rest = 0, gap = 0, order = 0;
+        // Of a call that may have waited (pool_wait.hpp): what that way says in excess of `rest`, and in place of `gap` and
+        // `order`.
         float wait = -std::numeric_limits<float>::infinity(), wait_gap = 0;
     };
     Parts parts(std::int32_t p, const Tip& tip, std::int32_t next) const {
@@ -138,7 +145,8 @@ public:
         return out;
     }
     float tempered(const Parts& parts) const noexcept {
-        return parts.rest + log_sum(temper_.gaps * parts.gap, parts.wait + temper_.gaps * parts.wait_gap);
+        return parts.rest + log_sum(temper_.gaps * parts.gap + temper_.order * parts.order,
+                                    parts.wait + temper_.gaps * parts.wait_gap);
     }
     // The chain of p goes on with child c.
     void advance(std::int32_t p, Tip& tip, std::int32_t c) const noexcept {

@@ -14,6 +14,12 @@ constexpr float kMost = 4.0f;    // nats that order may say, either way
 // First calls that have the same usual displacement, and how many before and behind them it is told from.
 constexpr std::size_t kEvery = 16, kNear = 40;
 
+// From a request to its first call.
+Time gap_of(const Problem& problem, std::int32_t p, std::size_t c) noexcept {
+    return std::max<Time>(
+        problem.children.begin[c] - problem.parents.request_end[static_cast<std::size_t>(p)], 0);
+}
+
 }  // namespace
 
 int StartOrder::bucket(std::int32_t displacement) noexcept {
@@ -89,20 +95,29 @@ void StartOrder::find_shift(const Problem& problem) {
     }
 }
 
+double StartOrder::says(const Problem& problem, const std::vector<std::int32_t>& parent_of) const {
+    std::vector<std::uint8_t> begun(problem.parents.size(), 0);
+    double nats = 0, choices = 0;
+    for (std::size_t c = 0; c < parent_of.size(); ++c) {
+        const auto p = parent_of[c];
+        if (p == kNone || std::exchange(begun[p], 1) || c < problem.decided()) continue;
+        nats += evidence(p, static_cast<std::int32_t>(c), gap_of(problem, p, c));
+        choices += 1;
+    }
+    return nats / std::max(choices, 1.0);
+}
+
 void StartOrder::estimate(const Problem& problem, const Candidates& candidates,
                           const std::vector<std::int32_t>& parent_of, double keep) {
-    const auto& parents = problem.parents;
-    const auto& children = problem.children;
     rank(problem, parent_of);
     for (auto& habit : habit_) habit.fade(keep);
-    for (std::size_t p = 0; p < parents.size(); ++p) {
+    for (std::size_t p = 0; p < first_.size(); ++p) {
         if (first_[p] == kNone) continue;
         const auto c = static_cast<std::size_t>(first_[p]);
         if (c < problem.decided() || c >= problem.settled) continue;
         for (const auto q : candidates.of(c)) {
             if (!known(q, static_cast<std::int32_t>(c))) continue;
-            const Time gap = std::max<Time>(children.begin[c] - parents.request_end[q], 0);
-            const int group = gap_bin(gap) / kBinsPerGroup;
+            const int group = gap_bin(gap_of(problem, q, c)) / kBinsPerGroup;
             const int where = place(q, static_cast<std::int32_t>(c));
             habit_[group].possible[where] += 1;
             if (q == static_cast<std::int32_t>(p)) habit_[group].chosen[where] += 1;

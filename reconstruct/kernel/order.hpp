@@ -35,6 +35,9 @@ public:
     // Rows whose order is not known yet have no evidence.
     void forget_ranks() { arrival_rank_.clear(); }
 
+    // Nats that it says of each first call of an assignment, as ranked; the mean.
+    double says(const Problem& problem, const std::vector<std::int32_t>& parent_of) const;
+
     // From here on, first come is supposed to be first served, by so many nats for each bucket; 0: as it was learned.
     void suppose(float nats) noexcept { supposed_ = nats; }
 

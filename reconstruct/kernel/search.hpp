@@ -84,6 +84,7 @@ private:
     void soften();
     void improve(bool first);
     Draws draws();
+    float order_unheard(const std::vector<std::int32_t>& best);
     Assignment weigh(const Draws& drawn);
     double changed() const;
     void reestimate();

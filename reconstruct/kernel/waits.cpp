@@ -26,15 +26,13 @@ void Model::bind_waits() {
 
 void Model::add_wait(std::int32_t p, std::int32_t c, Time gap, bool from_arrival,
                      Parts& parts) const noexcept {
-    float work = StartOrder::kTemper * order_.evidence(p, c, gap);
-    if (!from_arrival) {
-        const auto ways =
-            pool_wait_.ways(PoolWait::Call::first, p, c, parent_[p].request_end, load_before(p, kStart));
-        work += ways.work;
-        parts.wait = ways.wait - work;
-        parts.wait_gap = ways.gap;
-    }
-    parts.rest += work;
+    parts.order = StartOrder::kTemper * order_.evidence(p, c, gap);
+    if (from_arrival) return;
+    const auto ways =
+        pool_wait_.ways(PoolWait::Call::first, p, c, parent_[p].request_end, load_before(p, kStart));
+    parts.rest += ways.work;
+    parts.wait = ways.wait - ways.work;
+    parts.wait_gap = ways.gap;
 }
 
 bool Model::may_have_waited(const Tip& tip, std::int32_t c) const noexcept {
