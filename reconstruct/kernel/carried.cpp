@@ -42,7 +42,7 @@ bool Carried::find(std::int32_t previous, std::int32_t next) const noexcept {
     return false;
 }
 
-void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
+void Carried::estimate(const std::vector<std::int32_t>& parent_of, const FanOut& fan_out, double keep) {
     const auto& children = problem_.children;
     to_.resize(static_cast<std::size_t>(children.n_classes));
     for (auto* counted : {&steps_, &to_}) {
@@ -50,7 +50,8 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) 
     }
     all_.fade(keep);
     if (!children.tokens.hash.empty()) {
-        std::vector<std::int32_t> latest(problem_.parents.size(), kNone);
+        std::vector<std::int32_t> latest(problem_.parents.size(), kNone), at_hand(latest.size(), kStart);
+        const auto fans_out = [&](std::int32_t p) { return fan_out.fans_out(problem_.parents.cls[p]); };
         for (std::size_t i = 0; i < std::min(problem_.settled, parent_of.size()); ++i) {
             const auto p = parent_of[i];
             if (p == kNone) continue;
@@ -63,7 +64,8 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) 
                         steps_.emplace_back();
                         next_.push_back(children.cls[i]);
                     }
-                    const bool held = holds(latest[q], c);
+                    const auto from = fans_out(q) ? at_hand[q] : latest[q];
+                    const bool held = from != kStart && holds(from, c);
                     for (auto* steps : {&steps_[at], &to_[children.cls[i]], &all_}) {
                         (q == p ? steps->made : steps->others)[held] += 1;
                     }
@@ -76,6 +78,7 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, double keep) 
                 }
             }
             latest[p] = c;
+            at_hand[p] = Carried::at_hand(at_hand[p], c);
         }
     }
     learn_ratios();

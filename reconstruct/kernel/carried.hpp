@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "fan_out.hpp"
 #include "key_map.hpp"
 #include "problem.hpp"
 
@@ -30,7 +31,7 @@ public:
     void bind();
 
     // Counts of before weigh `keep` (0: forgotten).
-    void estimate(const std::vector<std::int32_t>& parent_of, double keep);
+    void estimate(const std::vector<std::int32_t>& parent_of, const FanOut& fan_out, double keep);
 
     // What a step between calls of these classes says when the chain holds a value of the next one, and when not; both 0
     // without a habit.
@@ -42,8 +43,18 @@ public:
 
     // Log ratio of the step from one call to another, if their classes say this.
     float evidence(const Ratios& ratios, std::int32_t previous, std::int32_t next) const noexcept {
-        if (asked_at_.empty() || asked_at_[static_cast<std::size_t>(next)] == kNone) return 0.0f;
-        return holds(previous, next) ? ratios.holds : ratios.lacks;
+        if (!goes_back(next)) return 0.0f;
+        return previous != kStart && holds(previous, next) ? ratios.holds : ratios.lacks;
+    }
+
+    // Where calls run side by side, the one before may be anybody's whose values the chain does not hold, and the whole family
+    // would follow it. So there steps are asked of the latest call of the chain that is at home in it, or that others go back
+    // to: which one it is when call c has been added.
+    std::int32_t at_hand(std::int32_t before, std::int32_t c) const noexcept {
+        if (asked_at_.empty()) return kStart;
+        const bool stays = goes_back(c) ? before == kStart || !holds(before, c)
+                                        : !gone_back_to_[static_cast<std::size_t>(c)];
+        return stays ? before : c;
     }
 
 private:
@@ -61,6 +72,9 @@ private:
         }
     };
 
+    bool goes_back(std::int32_t c) const noexcept {
+        return !asked_at_.empty() && asked_at_[static_cast<std::size_t>(c)] != kNone;
+    }
     bool holds(std::int32_t previous, std::int32_t next) const noexcept;
     bool find(std::int32_t previous, std::int32_t next) const noexcept;
     static std::uint64_t pair(std::int32_t previous_cls, std::int32_t next_cls) noexcept {
@@ -73,6 +87,7 @@ private:
     const Candidates& candidates_;
     Lists sources_;  // by child: calls before it, of its candidates, that held one of its values
     Lists lineage_;  // by child: itself, its sources, theirs, and so on
+    std::vector<std::uint8_t> gone_back_to_;  // by child: whether it is a source
     // Answers, as a search asks the same many thousand times. By how far a call is before the child: whether that was
     // asked, and whether it holds a value.
     static constexpr std::size_t kShortly = 256;

@@ -126,6 +126,7 @@ void Carried::bind() {
     lineage_.clear();
     asked_at_.clear();
     asked_.clear();
+    gone_back_to_.assign(children.size(), 0);
     const auto tells = telling();
     if (std::find(tells.begin(), tells.end(), 1) == tells.end()) return;
     const auto n = children.size();
@@ -171,6 +172,7 @@ void Carried::bind() {
         std::set_union(answered.begin(), answered.end(), named.begin(), named.end(),
                        std::back_inserter(sources_.item));
         sources_.close();
+        for (const auto s : sources_.of(c)) gone_back_to_[static_cast<std::size_t>(s)] = 1;
         // Apart, as long as those of others are looked at: where it goes they may have to move.
         family.assign(1, c);
         // An answer has what a whole family names; of what was named the latest goes back to the others.

@@ -25,6 +25,7 @@ struct Tip {
     std::int32_t last = kStart;    // child that began last
     std::int32_t latest = kStart;  // child that ends last
     std::uint32_t called = 0;      // bits of the classes that were called, where the class fans out
+    std::int32_t held = kStart;    // latest child whose values are at hand, likewise: see carried.hpp
     bool operator==(const Tip&) const = default;
 };
 

@@ -20,7 +20,7 @@ std::uint64_t hash(const Tip& tip, std::uint64_t seed) noexcept {
     };
     mix(static_cast<std::uint64_t>(static_cast<std::uint32_t>(tip.last)) << 32 |
         static_cast<std::uint32_t>(tip.latest));
-    mix(tip.called);
+    mix(static_cast<std::uint64_t>(static_cast<std::uint32_t>(tip.held)) << 32 | tip.called);
     return seed;
 }
 

@@ -265,7 +265,7 @@ void Model::estimate(const std::vector<std::int32_t>& parent_of, double keep) {
     order_.estimate(problem_, candidates_, parent_of, keep);
     pool_wait_.finish();
     hold_.finish();
-    carried_.estimate(parent_of, keep);
+    carried_.estimate(parent_of, fan_out_, keep);
     hand_over_.estimate(problem_, candidates_, parent_of, keep);
     idle_order_.estimate(problem_, candidates_, parent_of, keep);
     ranked_by_ = parent_of;

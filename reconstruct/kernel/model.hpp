@@ -158,6 +158,7 @@ public:
         const auto& children = problem_.children;
         if (tip.latest == kStart || children.end[c] >= children.end[tip.latest]) tip.latest = c;
         tip.called |= fan_out_.bit(problem_.parents.cls[p], children.cls[c]);
+        tip.held = carried_.at_hand(tip.held, c);
     }
     // Whether the calls of p may run side by side: then a step needs the whole tip, not the last child alone.
     bool fans_out(std::int32_t p) const noexcept {

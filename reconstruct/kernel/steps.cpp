@@ -120,7 +120,9 @@ Model::Parts Model::any_parts(std::int32_t p, const Tip& tip, std::int32_t next)
         return out;
     }
     if (previous == kStart) add_wait(p, next, wall, from_arrival, out);
-    if (previous != kStart && c.carried) out.rest += carried_.evidence(c.carried, tip.last, next);
+    if (previous != kStart && c.carried) {
+        out.rest += carried_.evidence(c.carried, fans_out(p) ? tip.held : tip.last, next);
+    }
     const auto& child = child_[next];
     if (previous != kStart && !parallel) {
         if (child.before_on_conn == previous) {

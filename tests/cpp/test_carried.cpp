@@ -55,6 +55,7 @@ struct World {
             }
         }
         problem.parents.cls = parent_cls;
+        problem.parents.n_classes = 1;
         problem.parents.arrive = arrive;
         problem.parents.tokens = {parent_offset, parent_slot, parent_hash};
         problem.children.cls = cls;
@@ -98,7 +99,7 @@ struct World {
 Carried learned(const World& world) {
     Carried out(world.problem, world.candidates);
     out.bind();
-    out.estimate(world.parent_of, 0.0);
+    out.estimate(world.parent_of, FanOut(world.problem), 0.0);
     return out;
 }
 
@@ -114,6 +115,12 @@ int main() {
     // The lists of the first two requests are 0 and 1, their first rows 2 and 3, their second ones 4 and 5.
     expect(carried.evidence(goes_on, 2, 4) > 0, "both rows go back to one list");
     expect(carried.evidence(goes_on, 3, 4) < 0, "these go back to two");
+    // Calls side by side: what a chain has at hand is its own list, whatever else it is given.
+    expect(carried.at_hand(kStart, 0) == 0 && carried.at_hand(0, 2) == 2, "a list, and then a row of it");
+    expect(carried.at_hand(0, 3) == 0, "a row of another list takes nothing along");
+    expect(carried.evidence(goes_on, carried.at_hand(0, 3), 4) > 0, "the next one is still of the own list");
+    expect(carried.at_hand(kStart, 2) == kStart, "nor is a row at home where no list is");
+    expect(carried.evidence(goes_on, carried.at_hand(kStart, 2), 4) < 0, "and all others are as far from it");
     // Where 200 are there at once the next call of one is 200 calls behind. What is asked is remembered, if it is near.
     const World many(2, World::own, 200);
     const auto crowd = learned(many);
