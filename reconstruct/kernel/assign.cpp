@@ -10,7 +10,7 @@ namespace {
 // Of the first rounds of learning: to their poor models everybody is near, and most gains are between the nearest.
 constexpr float kFirstReach[] = {3.0f, 6.0f};
 constexpr int kBurnIn = 4;  // draws that are not counted, where the model is known already
-// Draws that do not hear the order of first calls; nats a choice that it says there, from which on it is taken as it is.
+// Draws that do not hear the order of first calls; nats a choice that it says there, from which on it counts wholly.
 constexpr int kUnheard = 2;
 constexpr double kOrdered = 0.3;
 // Attempts to queue requests up, by leases, by scattering, and by rings of exchanges, at most.

@@ -47,9 +47,9 @@ public:
         return previous != kStart && holds(previous, next) ? ratios.holds : ratios.lacks;
     }
 
-    // Where calls run side by side, the one before may be anybody's whose values the chain does not hold, and the whole family
-    // would follow it. So there steps are asked of the latest call of the chain that is at home in it, or that others go back
-    // to: which one it is when call c has been added.
+    // Where calls run side by side, the one before may be anybody's whose values the chain does not hold, and the whole
+    // family would follow it. So there steps are asked of the latest call of the chain that is at home in it, or that
+    // others go back to: which one it is when call c has been added.
     std::int32_t at_hand(std::int32_t before, std::int32_t c) const noexcept {
         if (asked_at_.empty()) return kStart;
         const bool stays = goes_back(c) ? before == kStart || !holds(before, c)

@@ -135,8 +135,8 @@ public:
     // changes.
     struct Parts {
         float rest = 0, gap = 0, order = 0;
-        // Of a call that may have waited (pool_wait.hpp): what that way says in excess of `rest`, and in place of `gap` and
-        // `order`.
+        // Of a call that may have waited (pool_wait.hpp): what that way says in excess of `rest`, and in place of `gap`
+        // and `order`.
         float wait = -std::numeric_limits<float>::infinity(), wait_gap = 0;
     };
     Parts parts(std::int32_t p, const Tip& tip, std::int32_t next) const {

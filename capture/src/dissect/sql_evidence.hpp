@@ -20,8 +20,8 @@ inline constexpr std::uint32_t kMaxResultColumns = 32;       // up to so many,
 inline constexpr std::uint32_t kMaxResultTokens = 16;        // and to so many tokens
 inline constexpr std::size_t kMaxResultText = 64;            // longer values give no token
 
-// Whether a value of an answer gives a token, behind so many `tokens` of that answer. What a loop over the rows asks for
-// mostly stands in their first column: behind the whole rows, it alone does.
+// Whether a value of an answer gives a token, behind so many `tokens` of that answer. What a loop over the rows asks
+// for mostly stands in their first column: behind the whole rows, it alone does.
 constexpr bool wants_result(std::uint32_t row, std::uint32_t column, std::uint32_t tokens) noexcept {
     if (row < kMaxWholeRows) return column < kMaxResultColumns && tokens < kMaxResultTokens;
     return row < kMaxResultRows && column == 0;
