@@ -50,7 +50,7 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, const FanOut&
     }
     all_.fade(keep);
     if (!children.tokens.hash.empty()) {
-        std::vector<std::int32_t> latest(problem_.parents.size(), kNone), at_hand(latest.size(), kStart);
+        std::vector<std::int32_t> latest(problem_.parents.size(), kNone), home(latest.size(), kStart);
         const auto fans_out = [&](std::int32_t p) { return fan_out.fans_out(problem_.parents.cls[p]); };
         for (std::size_t i = 0; i < std::min(problem_.settled, parent_of.size()); ++i) {
             const auto p = parent_of[i];
@@ -64,7 +64,7 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, const FanOut&
                         steps_.emplace_back();
                         next_.push_back(children.cls[i]);
                     }
-                    const auto from = fans_out(q) ? at_hand[q] : latest[q];
+                    const auto from = fans_out(q) ? home[q] : latest[q];
                     const bool held = from != kStart && holds(from, c);
                     for (auto* steps : {&steps_[at], &to_[children.cls[i]], &all_}) {
                         (q == p ? steps->made : steps->others)[held] += 1;
@@ -78,7 +78,7 @@ void Carried::estimate(const std::vector<std::int32_t>& parent_of, const FanOut&
                 }
             }
             latest[p] = c;
-            at_hand[p] = Carried::at_hand(at_hand[p], c);
+            home[p] = at_hand(home[p], c);
         }
     }
     learn_ratios();
