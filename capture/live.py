@@ -161,7 +161,7 @@ def capture_to_spool(
                 _native.drop_privileges(user)
             if settings.write is not None and owner is not None:
                 settings.rotation.check_folder(str(user), Path(settings.write))
-        sources = capture.status()["sources"]
+            sources = capture.status()["sources"]
         if writer is not None:
             writer.begin(_describe(settings, sources))
     except BaseException:
@@ -192,12 +192,13 @@ class _Run:
     def to_the_end(self) -> dict[str, Any]:
         outcome = "done"
         failure: TapscopeError | None = None
-        try:
-            outcome = self._go()
-        except _native.SourceError as error:  # the interface is gone: what was read before is good
-            failure = as_tapscope_error(error)
-            outcome = f"failed: {failure.what}"
-        self._capture.finish()
+        # The interface is gone, or the disk full, which may show only now: what was read before is good.
+        for step in (self._go, self._capture.finish):
+            try:
+                outcome = step() or outcome
+            except _native.SourceError as error:
+                failure = failure or as_tapscope_error(error)
+                outcome = f"failed: {failure.what}"
         if self._writer is not None:
             self._writer.put(self._segment(), last=True)
             self._writer.end(outcome)

@@ -24,6 +24,8 @@ MAGICS = (
     b"\x34\xcd\xb2\xa1",  # pcap, Kuznetzov
     b"\x0a\x0d\x0d\x0a",  # pcapng
 )
+PCAP_HEADER = 24
+"""Bytes; the first block of a pcapng file is longer."""
 PACKED = (
     b"\x1f\x8b",
     b"\x28\xb5\x2f\xfd",
@@ -50,7 +52,7 @@ def check_captures(paths: Sequence[Path]) -> None:
             continue
         try:
             with path.open("rb") as file:
-                head = file.read(6)
+                head = file.read(PCAP_HEADER)
         except OSError as error:
             raise TapscopeError(
                 f"cannot be read: {error.strerror}", path=path, remedy="Check its permissions."
@@ -61,6 +63,10 @@ def check_captures(paths: Sequence[Path]) -> None:
                 path=path,
                 offset=0,
                 remedy="Name a pcap or pcapng file (also gzip, zstd or xz).",
+            )
+        if head.startswith(MAGICS) and len(head) < PCAP_HEADER:
+            raise TapscopeError(
+                "the file is cut inside its header", path=path, offset=len(head), remedy="Capture again."
             )
 
 

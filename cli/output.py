@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import click
+
 from tapscope.store.errors import TapscopeError
 
 _CONTROLS = re.compile(r"[\x7f-\x9f\ud800-\udfff]")
@@ -95,6 +97,8 @@ def plain(value: Any) -> Any:
 
 def print_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], *, as_csv: bool, as_json: bool) -> None:
     """Print the rows of a query as a table, as CSV or as JSON."""
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json: choose one.")
     if as_csv:
         from tapscope.report.export import write_rows
 

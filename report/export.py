@@ -10,7 +10,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -189,17 +189,24 @@ def opened(out: str | Path) -> Iterator[IO[str]]:
     path = Path(out)
     if path.is_dir():
         raise TapscopeError("this is a folder", path=path, remedy="Name a file to write.")
-    if path.exists() and not path.is_file():  # a device or a pipe: written to, never replaced
-        with path.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        return
     if not path.parent.is_dir():
         raise TapscopeError("its folder does not exist", path=path, remedy=f"Make it: mkdir -p {path.parent}")
-    partial = path.with_name(f"{path.name}.partial")
+    # A device or a pipe is written to, never replaced.
+    in_place = path.exists() and not path.is_file()
+    written = path if in_place else path.with_name(f"{path.name}.partial")
     try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
+        with written.open("w", encoding="utf-8", newline="") as file:
             yield file
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
+        if not in_place:
+            written.replace(path)
+    except BaseException as error:
+        if not in_place:
+            with suppress(OSError):
+                written.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise TapscopeError(
+                f"cannot be written: {(error.strerror or str(error)).lower()}",
+                path=path,
+                remedy="Choose another file, or free some space.",
+            ) from error
         raise

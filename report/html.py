@@ -33,6 +33,7 @@ from tapscope.report import (
     topology,
     transactions,
 )
+from tapscope.report.export import opened
 from tapscope.report.run import PROTOCOL_NAMES, Run, read
 from tapscope.report.words import utc
 from tapscope.store.codes import CallFlag
@@ -69,18 +70,8 @@ def write(run_path: str | Path, out_path: str | Path, *, raw_clocks: bool = Fals
         refuse_over(Path(run_path), Path(out_path))
         file.raw_clocks = raw_clocks
         text = page(read(file))
-    out = Path(out_path)
-    partial = out.with_name(out.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(out)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise TapscopeError(
-            f"the report cannot be written: {error.strerror}",
-            path=out,
-            remedy="Choose another file or free some space.",
-        ) from error
+    with opened(out_path) as out:
+        out.write(text)
 
 
 def page(run: Run) -> str:

@@ -40,6 +40,9 @@ TEXT_TABLES = ("event_load", "agreement", "span", "annotation", "host_clock")
 TEXT_VIEWS = ("event_call",)
 """What `read_columns` reads, too; written with `write_event_calls`."""
 
+STEPS_OF_A_LOOK = 100_000
+"""Of SQLite's machine, some milliseconds: so often a person's query looks whether it was broken off."""
+
 
 class RunFile:
     """An open run file. Make it with `create` or `open`; use it as a context manager."""
@@ -368,10 +371,30 @@ class RunFile:
 
     def user_query(self, query: str) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
         """The same for a query that a person wrote: its mistakes are that person's to mend, with SQLite's
-        words."""
-        try:
+        words, at its first row or at a later one. Ctrl-C ends it at once."""
+        # SQLite works without a look at signals: Python sees to them whenever it is called back.
+        self._connection.set_progress_handler(lambda: False, STEPS_OF_A_LOOK)
+        with self._persons_mistakes():
             names, rows = self._query(query)
+        if not names:
+            raise TapscopeError(
+                "this is not a query", path=self.path, remedy="Write a SELECT.", exit_code=ExitCode.USAGE
+            )
+        return names, self._persons_rows(rows)
+
+    def _persons_rows(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        with self._persons_mistakes():
+            # Not "yield from": it would close the cursor, also one whose file is closed.
+            for row in rows:  # noqa: UP028
+                yield row
+
+    @contextmanager
+    def _persons_mistakes(self) -> Iterator[None]:
+        try:
+            yield
         except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+                raise KeyboardInterrupt from error
             changing = "readonly" in str(error)
             raise TapscopeError(
                 "a query cannot change the run" if changing else f"this query cannot be run: {error}",
@@ -379,8 +402,3 @@ class RunFile:
                 remedy="Tables and views: SELECT name, type FROM sqlite_schema WHERE name NOT LIKE 'host_%'.",
                 exit_code=ExitCode.USAGE,
             ) from error
-        if not names:
-            raise TapscopeError(
-                "this is not a query", path=self.path, remedy="Write a SELECT.", exit_code=ExitCode.USAGE
-            )
-        return names, rows

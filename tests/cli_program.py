@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 CAPTURE = Path(__file__).resolve().parent.parent / "pcaps" / "http_ajp_mysql_groundtruth.pcap"
@@ -53,4 +54,17 @@ def until_read(path: Path, process: subprocess.Popen[bytes]) -> None:
         return False
 
     wait_for(lambda: process.poll() is not None or at_its_end(), 60)
+    assert process.poll() is None
+
+
+def until_open(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the process has opened this file."""
+    descriptors = Path(f"/proc/{process.pid}/fd")
+
+    def there() -> bool:
+        with suppress(OSError):  # one was closed meanwhile
+            return any(link.samefile(path) for link in descriptors.iterdir())
+        return False
+
+    wait_for(lambda: process.poll() is not None or there())
     assert process.poll() is None

@@ -74,6 +74,18 @@ def test_an_interrupt_that_only_the_program_gets_ends_a_traced_capture(tmp_path)
     assert recorder.returncode in (ExitCode.DONE, ExitCode.LOW_QUALITY), errors.decode()
 
 
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_disk_that_is_full_from_the_first_byte_is_said(tmp_path, traced):
+    words = ["-o", tmp_path / "run.db"] if traced else []
+    done = tapscope("capture", "-i", "lo", "-w", "/dev/full", "--duration", "1s", *words)
+    assert done.returncode == ExitCode.ERROR
+    assert "/dev/full: writing failed: No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_packets_and_run_have_files_of_their_own(tmp_path, capsys):
     same = str(tmp_path / "both")
     assert run(["capture", "-i", "lo", "-w", same, "-o", same]) == ExitCode.USAGE

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_program import CAPTURE, COMMAND, environment, tapscope
+from cli_program import CAPTURE, COMMAND, environment, tapscope, until_open
 
 from tapscope.cli import main
 from tapscope.store.errors import ExitCode, TapscopeError
@@ -146,6 +146,9 @@ def test_a_device_is_never_replaced(capsys, tmp_path, device):
         ["export", "r.db", "--table", "secrets"],
         ["capture"],
         ["capture", "-i", "lo"],
+        ["capture", "-i", "lo", "-w", "x.pcap", "--keep-text"],
+        ["capture", "-i", "lo", "-w", "x.pcap", "--force"],
+        ["capture", "-i", "lo", "-w", "x.pcap", "--queues", "2"],
     ],
     ids=lambda words: " ".join(words),
 )
@@ -239,6 +242,54 @@ def test_a_full_disk_under_the_output_is_said(stored):
     assert done.returncode == ExitCode.ERROR
     assert "the disk is full" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_under_a_file_is_said_with_its_name(stored, capsys):
+    said = failing(capsys, "export", stored, "--table", "messages", "-o", "/dev/full")
+    assert "/dev/full: cannot be written: no space left on device" in said
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(stored, capsys):
+    said = failing(capsys, "report", stored, "-o", "/proc/report.html")
+    assert "/proc/report.html: cannot be written" in said
+
+
+ENDLESS = "WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count) SELECT {} FROM count"
+
+
+@pytest.mark.parametrize("what", ["max(n)", "n"], ids=["its first row", "a later row"])
+def test_ctrl_c_ends_a_query_that_works(stored, what):
+    asked = subprocess.Popen(
+        [*COMMAND, "query", str(stored), "--csv", ENDLESS.format(what)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    until_open(stored, asked)
+    time.sleep(0.3)  # into the query
+    asked.send_signal(signal.SIGINT)
+    _, said = asked.communicate(timeout=20)
+    assert asked.returncode == ExitCode.INTERRUPTED
+    assert said.decode().strip() == "tapscope: interrupted; what was stored before stays readable"
+
+
+def test_a_mistake_that_shows_at_a_later_row_is_the_querys(stored, capsys):
+    query = "SELECT abs(-9223372036854775807 - (id > 5)) FROM call"
+    said = failing(capsys, "query", stored, query, code=ExitCode.USAGE)
+    assert "this query cannot be run: integer overflow" in said
+
+
+@pytest.mark.parametrize(
+    ("magic", "size"), [(b"\xd4\xc3\xb2\xa1", 10), (b"\xd4\xc3\xb2\xa1", 23), (b"\x0a\x0d\x0d\x0a", 12)]
+)
+def test_a_capture_that_ends_inside_its_header_leaves_the_run_file_as_it_was(tmp_path, capsys, magic, size):
+    cut, out = tmp_path / "cut.pcap", tmp_path / "run.db"
+    cut.write_bytes(magic.ljust(size, b"\0"))
+    out.write_bytes(b"of before")
+    said = failing(capsys, "trace", cut, "-o", out, "--force")
+    assert f"(byte {size}): the file is cut inside its header" in said
+    assert out.read_bytes() == b"of before"
 
 
 def test_nothing_but_results_is_printed_when_nobody_watches(stored):

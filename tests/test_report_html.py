@@ -273,7 +273,7 @@ def test_report_is_replaced_whole_or_not_at_all(run_path: Path, tmp_path: Path) 
     out.write_text("before")
     html.write(run_path, out)
     assert out.read_text().startswith("<!doctype html>")
-    with pytest.raises(TapscopeError, match="cannot be written"):
+    with pytest.raises(TapscopeError, match="its folder does not exist"):
         html.write(run_path, tmp_path / "no" / "such" / "folder.html")
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 

@@ -207,6 +207,17 @@ def capture(
         )
     if spool is None and (spool_bytes is not None or spool_age_ns is not None):
         raise click.UsageError("--spool-size and --spool-age belong to --spool DIR.")
+    reading = output is not None or spool is not None
+    for option, given, used, where in (
+        ("--keep-text", keep_text, reading, "-o RUN.db or --spool DIR"),
+        ("--port-map", port_map, reading, "-o RUN.db or --spool DIR"),
+        ("--tls-keylog", tls_keylog, reading, "-o RUN.db or --spool DIR"),
+        ("--fsync", sync, reading, "-o RUN.db or --spool DIR"),
+        ("--force", force, output is not None, "-o RUN.db"),
+        ("--queues", queues > 1, interfaces[0].startswith("dpdk:"), "-i dpdk:DEVICE"),
+    ):
+        if given and not used:
+            raise click.UsageError(f"{option} belongs to {where}.")
     options = live.LiveOptions(
         interface=",".join(interfaces),
         packet_file=packet_file,

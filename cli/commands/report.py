@@ -17,7 +17,7 @@ from tapscope.cli.options import RAW_CLOCKS, RUN
     metavar="FILE.html",
     required=True,
     type=click.Path(path_type=Path),
-    help="Page to write.",
+    help="Page to write; - is stdout.",
 )
 @RAW_CLOCKS
 def report(run_path: Path, output: Path, raw_clocks: bool) -> None:
@@ -40,4 +40,5 @@ def report(run_path: Path, output: Path, raw_clocks: bool) -> None:
             "the report needs plotly, which is not installed", remedy="pip install 'tapscope[report]'"
         ) from error
     html.write(run_path, output, raw_clocks=raw_clocks)
-    note(f"Report: {output.resolve().as_uri()}")
+    if str(output) != "-":
+        note(f"Report: {output.resolve().as_uri()}")

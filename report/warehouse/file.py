@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -154,8 +155,7 @@ class Warehouse:
                     remedy="Give one SELECT.",
                     exit_code=ExitCode.USAGE,
                 )
-            cursor = self.connection.execute(statements[0])
-            return [column[0] for column in cursor.description or ()], cursor.fetchall()
+            return self._broken_off_by_ctrl_c(statements[0])
         except duckdb.Error as error:
             raise TapscopeError(
                 f"this query cannot be run: {error}",
@@ -163,6 +163,21 @@ class Warehouse:
                 remedy="Tables: SELECT table_schema, table_name FROM information_schema.tables.",
                 exit_code=ExitCode.USAGE,
             ) from error
+
+    def _broken_off_by_ctrl_c(self, statement: Any) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """DuckDB does not look at signals: it works beside us, and we wait for it or for them."""
+
+        def ask() -> tuple[list[str], list[tuple[Any, ...]]]:
+            cursor = self.connection.execute(statement)
+            return [column[0] for column in cursor.description or ()], cursor.fetchall()
+
+        with ThreadPoolExecutor(1) as beside:
+            answer = beside.submit(ask)
+            try:
+                return answer.result()
+            except KeyboardInterrupt:
+                self.connection.interrupt()
+                raise
 
     def experiments(self) -> list[dict[str, Any]]:
         """The runs inside, in the order in which they were added."""
