@@ -31,6 +31,7 @@ CALL_COLUMNS = (
     "arrive_ns",
     "depart_ns",
     "flags",
+    "gone_ns",
 )
 """Of calls; reading the others would take longer than most analyses."""
 

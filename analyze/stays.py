@@ -5,9 +5,9 @@ tap.
 
 Edge rules, each of them counted by `stays`:
 * a call without an answer that was still open when the connection or the capture ended stays until the
-  earliest of: the next call on its connection, the end of the connection, the end of the capture
-  (`load.open_until_end`). The next call tells nothing where calls go side by side on the connection, and
-  nothing in span tables, whose connections are made up (one for each pair of services);
+  earliest of: its client gives it up, the next call on its connection, the end of the connection, the end of
+  the capture (`load.open_until_end`). The next call tells nothing where calls go side by side on the
+  connection, and nothing in span tables, whose connections are made up (one for each pair of services);
 * a call whose response fell into a gap of the capture left at an unknown time and is not in the load, because
   counting it to the end would raise the queue for good (`load.lost_response_excluded`); it counts as an
   arrival;
@@ -77,8 +77,9 @@ def stays(calls: Mapping[str, NDArray[Any]], connections: Mapping[str, NDArray[A
         known = _known(connections, int(calls["conn"].max()) + 1)
         close = _next_on_connection(calls, known, rows)
         np.minimum(close, last[rows], out=close)
-        closed = known["closed_ns"][calls["conn"][rows]]
-        end[rows] = np.where(closed >= begin[rows], np.minimum(close, closed), close)
+        for over in (known["closed_ns"][calls["conn"][rows]], calls["gone_ns"][rows]):
+            close = np.where(over >= begin[rows], np.minimum(close, over), close)
+        end[rows] = close
     counters = [
         ("load.open_until_end", int(still_open.sum()), "calls"),
         ("load.lost_response_excluded", int((lost & counted).sum()), "calls"),

@@ -116,7 +116,7 @@ def _mend_calls(step: Step, run: RunFile, late: Ids) -> None:
     messages["request"] = np.where((request >= 0) & (ids[at] == request), at, -1)
     mended = pair.calls(run.read_table("connections"), messages)
     times = ("request_end_ns", "response_begin_ns", "depart_ns")
-    names = ("class_id", *times, "status", "flags", "response_bytes")
+    names = ("class_id", *times, "status", "flags", "response_bytes", "gone_ns")
     number = dict(calls)
     values = [mended[name].tolist() for name in names]
     response = np.where(mended["response"] >= 0, ids[mended["response"]], -1).tolist()

@@ -104,6 +104,7 @@ def rows_of(lost: Unseen, stays: dict[int, Stays]) -> Table:
         "flags": np.zeros(len(lost)),
         "tcp_seq": np.zeros(len(lost)),
         "response_bytes": lost.answer_bytes,
+        "gone_ns": nothing,
     }
     return {each.name: columns[each.name].astype(each.dtype) for each in TABLES["calls"]}
 

@@ -32,6 +32,11 @@ def calls(connections: Table, messages: Table) -> Table:
     response_of[answered] = responses  # the last one stays
     np.minimum.at(begin_of, answered, messages["begin_ns"][responses])
 
+    # The last one-way message that names a request gives it up.
+    gives_up = np.flatnonzero((kind == MessageKind.ONE_WAY) & (messages["request"] >= 0))
+    gone_of = np.full(len(kind), -1, dtype=np.int64)
+    gone_of[messages["request"][gives_up]] = messages["begin_ns"][gives_up]
+
     response = response_of[requests]
     has = response >= 0
     at = np.where(has, response, 0)
@@ -70,4 +75,5 @@ def calls(connections: Table, messages: Table) -> Table:
         "response_bytes": np.where(
             has & (messages["missing_bytes"][at] == 0), messages["wire_bytes"][at].astype(np.int64), -1
         ),
+        "gone_ns": np.where(has, -1, gone_of[requests]),
     }

@@ -76,6 +76,7 @@ def tables(spans: Spans) -> SpanTables:
             "status": np.full(count, -1),
             "flags": flags,
             "response_bytes": np.full(count, -1),
+            "gone_ns": np.full(count, -1),
         },
     )
     sent, answered = spans.sent_ns[row], spans.answered_ns[row]

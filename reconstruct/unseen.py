@@ -272,9 +272,9 @@ def side_by_side(calls: Table, connections: Table) -> Flags:
 
 def gone_by(calls: Table, connections: Table, shared: Flags | None = None) -> Ints:
     """When each call without an answer was over at the latest, ns; -1 where that is not known: it was when
-    the next call on its connection began, unless calls go side by side there (`shared`); and,
-    where the answer is known to be lost, when the connection ended. (Who was not answered may work on behind
-    that.)"""
+    the next call on its connection began, unless calls go side by side there (`shared`); when its client gave
+    it up; and, where the answer is known to be lost, when the connection ended. (Who was not answered may
+    work on behind that.)"""
     conn, arrive, depart = calls["conn"], calls["arrive_ns"], calls["depart_ns"]
     order = np.lexsort((arrive, conn))
     same = conn[order[1:]] == conn[order[:-1]]
@@ -285,6 +285,7 @@ def gone_by(calls: Table, connections: Table, shared: Flags | None = None) -> In
     closed = connections["closed_ns"][conn]
     answered = ((calls["flags"] & CallFlag.LOST_RESPONSE) != 0) & (closed >= arrive)
     out = np.minimum(np.where(shared[conn], never, behind), np.where(answered, closed, never))
+    out = np.where(calls["gone_ns"] >= arrive, np.minimum(out, calls["gone_ns"]), out)
     out = np.where(out - arrive > PATIENCE_NS, never, out)
     return np.where((depart >= 0) | (out == never), -1, out).astype(np.int64)
 

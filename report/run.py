@@ -30,6 +30,7 @@ CALL_COLUMNS = (
     "depart_ns",
     "status",
     "flags",
+    "gone_ns",
 )
 """Columns that the report uses of all calls; of those that it shows it has the others, too (`Run.shown`)."""
 

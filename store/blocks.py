@@ -43,6 +43,7 @@ LAYOUT: dict[str, dict[str, str]] = {
         "flags": "",
         "tcp_seq": "",
         "response_bytes": "",
+        "gone_ns": "arrive_ns",
     },
     "link": {
         "child": BEFORE,

@@ -78,7 +78,13 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("status", "int32", "", "HTTP status, MySQL error code (0 = OK); -1 none"),
         ("tcp_seq", "uint32", "", "raw TCP sequence number of the first byte"),
         ("flags", "uint32", "", "MessageFlag"),
-        ("request", "int64", "", "for a response or interim: row of the message it answers; -1 none"),
+        (
+            "request",
+            "int64",
+            "",
+            "for a response or interim: row of the message it answers; for a one-way one that gives a call "
+            "up: its request; -1 none",
+        ),
     ),
     "evidence": _columns(
         ("message", "int64", "", "row of messages"),
@@ -111,6 +117,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("flags", "uint32", "", "CallFlag"),
         ("tcp_seq", "uint32", "", "raw TCP sequence number of the first request byte"),
         ("response_bytes", "int64", "bytes", "length of the response; -1 none, or not all of it seen"),
+        ("gone_ns", "int64", "ns", "when its client gave up a call without an answer; -1 it did not"),
     ),
     "nodes": _columns(
         ("addr", "int32", "", "index into the address list"),

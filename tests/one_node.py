@@ -100,6 +100,7 @@ class World:
             "flags": np.where(np.isin(order, sorted(self.setup)), CallFlag.SETUP, 0),
             "tcp_seq": np.zeros(len(rows)),
             "response_bytes": rows[:, 6],
+            "gone_ns": np.full(len(rows), -1),
         }
         calls = {c.name: np.asarray(columns[c.name]).astype(c.dtype) for c in TABLES["calls"]}
         said = np.array(self.tokens, dtype=np.int64).reshape(-1, 5)

@@ -81,6 +81,7 @@ def tables(world: World, users: int, lost: set[int]) -> tuple[dict[str, Table], 
         "flags": flags,
         "tcp_seq": messages["tcp_seq"][request],
         "response_bytes": np.where(seen, messages["wire_bytes"][response], -1),
+        "gone_ns": np.full(len(calls), -1),
     }
     call_table = _typed("calls", columns)
     made = {

@@ -142,6 +142,14 @@ def test_an_unanswered_call_stays_until_its_connection_ends():
     assert (stay.end_ns - EPOCH).tolist() == [70, 90]
 
 
+def test_an_unanswered_call_stays_until_its_client_gives_it_up():
+    calls = calls_of([(0, 0, None), (0, 10, None), (0, 20, 90)], conn=[0, 0, 0])
+    calls["flags"][:2] = CallFlag.UNANSWERED
+    calls["gone_ns"][:] = [EPOCH + 30, -1, -1]
+    assert (stays(calls, connections_of([None], Protocol.HTTP2)).end_ns - EPOCH).tolist() == [30, 90, 90]
+    assert (stays(calls, connections_of([25], Protocol.HTTP2)).end_ns - EPOCH).tolist() == [25, 25, 90]
+
+
 @pytest.mark.parametrize(
     "connections",
     [

@@ -14,7 +14,7 @@ from tapscope import capture
 from tapscope.analyze.calls import Read
 from tapscope.analyze.load import loads
 from tapscope.capture import _native
-from tapscope.reconstruct import run
+from tapscope.reconstruct import pair, run
 from tapscope.store.codes import MessageFlag, MessageKind, Protocol, TokenKind
 
 PCAPS = Path(__file__).parent.parent / "pcaps" / "http2"
@@ -83,6 +83,15 @@ def test_calls_of_grpc_have_the_status_of_their_trailer() -> None:
     errors = (messages["flags"][answers] & MessageFlag.ERROR) != 0
     assert errors.tolist() == [False] * 8 + [True] * 3
     assert tables.counter("http2.cancelled") == 2
+    given_up = messages["kind"] == MessageKind.ONE_WAY
+    found = rows(tables)
+    asked = [found[row][2] for row in messages["request"][given_up].tolist()]
+    assert asked == ["/tap.Stories/Slow"] * 2
+    calls = pair.calls(tables.connections, tables.messages)
+    silent = calls["response"] < 0
+    assert silent.sum() == 1
+    assert calls["gone_ns"][silent].tolist() == [int(messages["begin_ns"][given_up].max())]
+    assert (calls["gone_ns"][~silent] == -1).all()
 
 
 def test_evidence_is_that_of_http_1(tmp_path: Path) -> None:

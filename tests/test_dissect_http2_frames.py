@@ -156,11 +156,12 @@ def test_a_cancelled_stream_is_open_for_a_late_answer(tmp_path: Path) -> None:
     tables = play(tmp_path, [*turns, (SERVER, frame(DATA, 0, 1, b"never"))])
     assert [row[1:] for row in rows(tables)] == [
         ("request", "GET /a", -1),
+        ("one_way", -1, 0),
         ("request", "GET /a", -1),
-        ("response", 200, 1),
+        ("response", 200, 2),
         ("response", 200, 0),
     ]
-    assert tables.messages["flags"].tolist() == [MessageFlag.UNFINISHED, 0, 0, 0]
+    assert tables.messages["flags"].tolist() == [MessageFlag.UNFINISHED, 0, 0, 0, 0]
     assert tables.counter("http2.cancelled") == 1
     assert tables.counter("unparsed.http2.closed_stream") == 14
 

@@ -189,7 +189,10 @@ def test_where_calls_run_side_by_side_the_next_one_ends_none():
     calls = _calls((1, 0, 1, 0, 50), (1, 0, 1, 10, 20), (1, 0, 1, 60, 70), (2, 0, 1, 0, 5), (2, 0, 1, 7, 8))
     calls["depart_ns"][[2, 3]] = -1
     calls["flags"][2] = CallFlag.LOST_RESPONSE
+    calls["gone_ns"][:] = -1
     connections = {"closed_ns": np.array([-1, 90_000_000, 6_000_000]), "protocol": np.full(3, Protocol.HTTP)}
     assert unseen.gone_by(calls, connections).tolist() == [-1, -1, 90_000_000, 7_000_000, -1]
     connections["protocol"][2] = Protocol.HTTP2  # nothing was seen side by side, but might have been
     assert unseen.gone_by(calls, connections).tolist() == [-1, -1, 90_000_000, -1, -1]
+    calls["gone_ns"][[2, 3]] = 61_000_000, 3_000_000  # their clients gave them up
+    assert unseen.gone_by(calls, connections).tolist() == [-1, -1, 61_000_000, 3_000_000, -1]

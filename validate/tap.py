@@ -26,7 +26,7 @@ COMMANDS_WITHOUT_STATEMENT = frozenset(
 
 CALLS = (
     *("conn", "client_node", "server_node", "protocol", "class_id"),
-    *("arrive_ns", "depart_ns", "flags", "tcp_seq"),
+    *("arrive_ns", "depart_ns", "flags", "gone_ns", "tcp_seq"),
 )
 """Columns that are read: a run of a million calls is worth leaving the others out."""
 

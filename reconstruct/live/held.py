@@ -27,7 +27,8 @@ SETTLE_NS = 3_000_000_000
 """What the tap saw so long ago was read: a live capture waits a second for segments out of order and two for
 the secrets of a TLS connection."""
 CLOSED_NS = 10_000_000_000
-"""A call that has no answer so long after its connection began to close gets none."""
+"""A call that has no answer so long after its connection began to close, or its client gave it up, gets
+none."""
 NEVER_NS = int(np.iinfo(np.int64).max) // 2
 ENDS = ("client_addr", "server_addr", "server_port")
 
@@ -168,6 +169,7 @@ class Held:
         final |= lost & (calls["request_end_ns"] + SETTLE_NS <= now)
         closed = self._connections["closed_ns"][calls["conn"]]
         final |= ~has & (closed >= 0) & (closed + CLOSED_NS <= now)
+        final |= (calls["gone_ns"] >= 0) & (calls["gone_ns"] + CLOSED_NS <= now)
         # Passed over: a later call on its connection was answered.
         latest = np.full(len(self._conns), -NEVER_NS, dtype=np.int64)
         np.maximum.at(latest, calls["conn"][answered], calls["arrive_ns"][answered])

@@ -309,11 +309,13 @@ Parsed Http2Dissector::Session::control(Direction direction, Bytes bytes, Record
     return {Step::ok, size};
 }
 
-// RST_STREAM. By the server it is the answer, or its end; by the client the call is given up.
+// RST_STREAM. By the server it is the answer, or its end; by the client the call is given up, which a one-way message
+// tells that refers to the request.
 void Http2Dissector::Session::reset(Direction direction, std::uint32_t code, Recorder& recorder) {
     const std::uint64_t size = kHeaderSize + 4;
     Stream* const stream = streams.find(side(direction).frame.stream);
     Interleaved* message = nullptr;
+    Interleaved given_up;
     if (stream != nullptr && !stream->closed) {
         if (direction == Direction::to_client) {
             if (!stream->answered && code != kNoError) {
@@ -331,7 +333,13 @@ void Http2Dissector::Session::reset(Direction direction, std::uint32_t code, Rec
             for (const Direction d : {Direction::to_server, Direction::to_client})
                 if (const Interleaved* open = open_message(*stream, d))
                     recorder.add_flags(open->ref, message_flag::unfinished);
-            if (!stream->server_ended) recorder.count("http2.cancelled");
+            if (!stream->server_ended) {
+                recorder.count("http2.cancelled");
+                if (stream->request.ref != kNoMessage) {
+                    given_up = recorder.begin_stream(MessageKind::one_way, 0, stream->request.ref);
+                    message = &given_up;
+                }
+            }
         }
         // What the server has done for the client all the same, or sent before it knew, is still its answer.
         stream->client_ended = true;
