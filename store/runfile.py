@@ -374,31 +374,10 @@ class RunFile:
         words, at its first row or at a later one. Ctrl-C ends it at once."""
         # SQLite works without a look at signals: Python sees to them whenever it is called back.
         self._connection.set_progress_handler(lambda: False, STEPS_OF_A_LOOK)
-        with self._persons_mistakes():
+        with schema.mistakes_explained(self.path):
             names, rows = self._query(query)
         if not names:
             raise TapscopeError(
                 "this is not a query", path=self.path, remedy="Write a SELECT.", exit_code=ExitCode.USAGE
             )
-        return names, self._persons_rows(rows)
-
-    def _persons_rows(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        with self._persons_mistakes():
-            # Not "yield from": it would close the cursor, also one whose file is closed.
-            for row in rows:  # noqa: UP028
-                yield row
-
-    @contextmanager
-    def _persons_mistakes(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-                raise KeyboardInterrupt from error
-            changing = "readonly" in str(error)
-            raise TapscopeError(
-                "a query cannot change the run" if changing else f"this query cannot be run: {error}",
-                path=self.path,
-                remedy="Tables and views: SELECT name, type FROM sqlite_schema WHERE name NOT LIKE 'host_%'.",
-                exit_code=ExitCode.USAGE,
-            ) from error
+        return names, schema.rows_explained(self.path, rows)

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from enum import IntEnum
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from tapscope.store import codes
-from tapscope.store.errors import TapscopeError
+from tapscope.store.errors import ExitCode, TapscopeError
 
 APPLICATION_ID = 0x54415053  # "TAPS"
 BUSY_SECONDS = 5.0
@@ -86,6 +87,32 @@ def _explain(error: sqlite3.DatabaseError, path: Path) -> Exception:
     if "unable to open" in text:
         return TapscopeError("cannot be opened", path=path, remedy="Check the folder and its permissions.")
     return error
+
+
+@contextmanager
+def mistakes_explained(path: Path) -> Iterator[None]:
+    """Turn what SQLite says of a query that a person wrote into TapscopeError, with SQLite's words; a query
+    that was broken off into KeyboardInterrupt."""
+    try:
+        yield
+    except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from error
+        changing = "readonly" in str(error)
+        raise TapscopeError(
+            "a query cannot change the run" if changing else f"this query cannot be run: {error}",
+            path=path,
+            remedy="Tables and views: SELECT name, type FROM sqlite_schema WHERE name NOT LIKE 'host_%'.",
+            exit_code=ExitCode.USAGE,
+        ) from error
+
+
+def rows_explained(path: Path, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The same for each row of the query."""
+    with mistakes_explained(path):
+        # Not "yield from": it would close the cursor, also one whose file is closed.
+        for row in rows:  # noqa: UP028
+            yield row
 
 
 def connect(path: Path, *, write: bool, shared: bool = False) -> sqlite3.Connection:
