@@ -76,6 +76,14 @@ def test_an_interrupt_that_only_the_program_gets_ends_a_traced_capture(tmp_path)
 
 @pytest.mark.root
 @needs_root
+def test_a_capture_without_a_call_is_said_to_be_one(tmp_path):
+    done = tapscope("capture", "-i", "lo", "-o", tmp_path / "run.db", "--duration", "1s", "tcp port 1")
+    assert done.returncode == ExitCode.LOW_QUALITY
+    assert "no call of a known protocol in 0 TCP connections" in done.stderr
+
+
+@pytest.mark.root
+@needs_root
 @pytest.mark.parametrize("traced", [False, True])
 def test_a_disk_that_is_full_from_the_first_byte_is_said(tmp_path, traced):
     words = ["-o", tmp_path / "run.db"] if traced else []

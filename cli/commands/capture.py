@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tapscope.cli.options import JSON, KEEP_TEXT, PORT_MAP, TLS_KEYLOG, TLS_KEYLOG_WAIT, Duration, Size
-from tapscope.store.errors import TapscopeError
+from tapscope.store.errors import ExitCode, TapscopeError
 
 
 class SnapLength(click.IntRange):
@@ -177,19 +177,21 @@ def capture(
     force: bool,
     as_json: bool,
     filter_: tuple[str, ...],
-) -> None:
+) -> int:
     """Capture on an interface with the option letters of tcpdump. FILTER is a capture filter: tcp port 80
 
     Ends after -c packets, after --duration, or with Ctrl-C or SIGTERM (a second one: at once); then says how
     many packets were captured, received by the filter, and dropped. SIGUSR1 prints the counters so far.
-    Needs root, or the capability cap_net_raw, and gives up either once the interface is open.
+    Needs root, or the capability cap_net_raw, and gives up either once the interface is open. Exit status 3
+    with -o: done, but there was no call, or too much of what came is missing or not understood.
     """
-    from tapscope.cli import live, show
-    from tapscope.cli.output import print_json, progress_bar
+    from tapscope.cli import live, show, summary
+    from tapscope.cli.output import note, print_json, progress_bar
+    from tapscope.store.runfile import RunFile
 
     if list_interfaces:
         show.interfaces(live.interfaces(), as_json)
-        return
+        return ExitCode.DONE
     if file_count and not (file_mb or file_seconds):
         raise click.UsageError("-W needs -C or -G.")
     if (file_mb or file_seconds) and packet_file is None:
@@ -259,3 +261,10 @@ def capture(
             path=record["packet_file_lost"],
             remedy="Capture again and leave the file alone until the end; -C and -G make files to take away.",
         )
+    if output is None:
+        return ExitCode.DONE
+    with RunFile.open(output) as run:
+        traced = summary.summary(run)
+    for problem in traced["problems"]:
+        note(f"tapscope: {problem}.")
+    return summary.exit_code(traced)
