@@ -191,6 +191,19 @@ def test_what_a_cache_lacked_is_asked_of_the_database_by_the_same_request():
     assert told.right[told.probability >= 0.99].mean() >= 0.99
 
 
+def test_who_asks_is_no_value_that_is_handed_on():
+    """A connection of HTTP names its client in every call that it carries, of whatever request."""
+    draw = random.Random(35)
+    world = _past_a_cache(seed=35, rate_per_s=120, seconds=10, same=False)
+    without = score(world)
+    for call, (parent, *_) in enumerate(world.rows):
+        if parent >= 0:
+            world.token(call, 0, TokenKind.ENDPOINT, 1_000_000 + draw.randrange(24))
+    told = score(world)
+    assert np.array_equal(told.right, without.right)
+    assert np.array_equal(told.probability, without.probability)
+
+
 def test_keys_that_everybody_names_say_nothing():
     world = _past_a_cache(seed=34, rate_per_s=40, seconds=10, same=True)
     by_time, told = score(world, EvidenceMode.TIMING), score(world)

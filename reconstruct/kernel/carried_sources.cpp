@@ -91,7 +91,8 @@ std::vector<std::uint8_t> Carried::asked_for() const {
 // names it, nor do many calls in that place.
 std::vector<std::uint8_t> Carried::telling() const {
     const auto& children = problem_.children;
-    const auto asked = asked_for();
+    auto asked = asked_for();
+    for (std::size_t t = 0; t < asked.size(); ++t) asked[t] |= of_endpoint(children.tokens.slot[t]);
     KeyMap places, values;
     std::vector<std::int32_t> place_at(asked.size(), kNone), value_at(asked.size(), kNone);
     std::vector<double> at_place, of_value;

@@ -18,6 +18,10 @@ inline constexpr std::int32_t kNone = -1;
 // Slack on nesting: the tap may see two packets of one host swapped by this much. ns.
 inline constexpr Time kSlack = 50'000;
 
+// The slot of a token is that of the evidence times 16, plus the token's kind (store/codes.py).
+inline constexpr std::uint32_t kKinds = 16, kEndpointKind = 4;
+inline constexpr bool of_endpoint(std::uint32_t slot) noexcept { return slot % kKinds == kEndpointKind; }
+
 struct Tokens {  // CSR: tokens of row i are [offset[i], offset[i + 1])
     std::span<const std::int64_t> offset;
     std::span<const std::uint32_t> slot;
