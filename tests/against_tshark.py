@@ -85,7 +85,10 @@ def counted_here(tables: capture.CaptureTables) -> dict[str, int]:
         "HTTP responses, interim ones too": count(HTTP, *ANSWERS),
         "HTTP/2 requests": count(HTTP2, MessageKind.REQUEST),
         "HTTP/2 responses, interim ones too": count(HTTP2, *ANSWERS),
-        "HTTP/2 promises": count((Protocol.HTTP2,), MessageKind.ONE_WAY),
+        # The client's one-way messages give calls up: frames that tshark lists with those of the server.
+        "HTTP/2 promises": int(
+            ((kinds == MessageKind.ONE_WAY) & (protocols == Protocol.HTTP2) & (m["direction"] == 1)).sum()
+        ),
         "AJP requests": count((Protocol.AJP,), MessageKind.REQUEST),
         "AJP responses": count((Protocol.AJP,), MessageKind.RESPONSE),
         "MySQL commands, without logins": commands,
