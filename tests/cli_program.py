@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -57,8 +58,14 @@ def until_read(path: Path, process: subprocess.Popen[bytes]) -> None:
     assert process.poll() is None
 
 
-def until_open(path: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the process has opened this file."""
+def broken_off(path: Path, *arguments: str | Path) -> tuple[int, str]:
+    """Exit status and messages of a command line that gets Ctrl-C while it works on this file."""
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
     descriptors = Path(f"/proc/{process.pid}/fd")
 
     def there() -> bool:
@@ -67,4 +74,8 @@ def until_open(path: Path, process: subprocess.Popen[bytes]) -> None:
         return False
 
     wait_for(lambda: process.poll() is not None or there())
+    time.sleep(0.5)  # from the opened file into the work
     assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    return process.returncode, said.decode().strip()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_program import CAPTURE, COMMAND, environment, tapscope, until_open
+from cli_program import CAPTURE, COMMAND, broken_off, environment, tapscope
 
 from tapscope.cli import main
 from tapscope.store.errors import ExitCode, TapscopeError
@@ -260,18 +260,9 @@ ENDLESS = "WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM coun
 
 @pytest.mark.parametrize("what", ["max(n)", "n"], ids=["its first row", "a later row"])
 def test_ctrl_c_ends_a_query_that_works(stored, what):
-    asked = subprocess.Popen(
-        [*COMMAND, "query", str(stored), "--csv", ENDLESS.format(what)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
-    until_open(stored, asked)
-    time.sleep(0.3)  # into the query
-    asked.send_signal(signal.SIGINT)
-    _, said = asked.communicate(timeout=20)
-    assert asked.returncode == ExitCode.INTERRUPTED
-    assert said.decode().strip() == "tapscope: interrupted; what was stored before stays readable"
+    status, said = broken_off(stored, "query", stored, "--csv", ENDLESS.format(what))
+    assert status == ExitCode.INTERRUPTED
+    assert said == "tapscope: interrupted; what was stored before stays readable"
 
 
 def test_a_mistake_that_shows_at_a_later_row_is_the_querys(stored, capsys):

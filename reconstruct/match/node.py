@@ -28,6 +28,9 @@ KERNEL_COUNTERS = {
 }
 """Counters of the kernel that a run keeps, and their names there."""
 
+_KINDS = np.uint32(16)
+"""More than there are kinds of tokens; the kernel takes slots apart again (of_endpoint in problem.hpp)."""
+
 _CHUNK = 65_536
 """Calls that go to the kernel at once; the links do not depend on it."""
 
@@ -65,7 +68,7 @@ class TokenIndex:
         kind = evidence["kind"][rows] & np.uint8(ID_LIKE - 1)
         # Slots of different kinds differ, but 42 is one value whether or not its slot also takes words.
         group = np.where(np.isin(kind, _SAME_AS_TEXT), int(TokenKind.TEXT), kind).astype(np.uint32)
-        slot = evidence["slot"][rows] * np.uint32(16) + group
+        slot = evidence["slot"][rows] * _KINDS + group
         return cls(evidence["message"][rows], slot, evidence["hash"][rows])
 
     def of(self, messages: NDArray[np.int64], name: str = "token") -> dict[str, NDArray[np.generic]]:
