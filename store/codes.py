@@ -117,6 +117,7 @@ class TokenKind(IntEnum):
     ENDPOINT = 4  # address and port of the requester's client
     RESULT = 5  # value inside a response
     STATEMENT = 6  # whole statement text, hashed as one value
+    WORD = 7  # part of a path that stands in the class
 
 
 class TapKind(IntEnum):

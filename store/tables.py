@@ -88,7 +88,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     ),
     "evidence": _columns(
         ("message", "int64", "", "row of messages"),
-        ("slot", "uint32", "", "which parameter (hash of its name), literal (ordinal) or result column"),
+        ("slot", "uint32", "", "which parameter, place of a path (hash), literal or result column (ordinal)"),
         ("kind", "uint8", "", "TokenKind, with the ID_LIKE bit"),
         ("hash", "uint64", "", "salted hash of the value"),
     ),

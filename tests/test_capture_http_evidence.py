@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from capture_packets import (
     CLIENT,
@@ -101,6 +102,54 @@ def test_selections_of_few_names_are_bounded(tmp_path: Path) -> None:
     assert found[2] == f"GET /find ?{word(0)}&{word(1)}"
     assert found[-1] == "GET /find ?{*}"
     assert len(set(found)) == 200 + 12 + 1
+
+
+def tokens_of_words(tables: capture.CaptureTables, row: int) -> set[tuple[int, int, int]]:
+    return {each for each in tokens(tables, row) if each[1] == TokenKind.WORD}
+
+
+@pytest.mark.parametrize(
+    ("target", "place", "decoded"),
+    [
+        ("/tag/{word}/?page=2", "GET /tag/{*}/ ?page", "{word}"),
+        ("/wiki/{word}%C3%A7.html", "GET /wiki/{*}.html", "{word}ç"),
+        ("/a;v=1/17//{word};x", "GET /a/{n}//{*}", "{word}"),
+    ],
+)
+def test_the_third_word_at_a_place_makes_tokens_of_all_that_follow(
+    target: str, place: str, decoded: str, tmp_path: Path
+) -> None:
+    """The class of the last request is the first one's."""
+    asked = [target.format(word=word(n)) for n in (0, 0, 1, 2, 3, 0)]
+    request = "".join(f"GET {path} HTTP/1.1\r\n\r\n" for path in asked)
+    tables = run(tmp_path, [(CLIENT, request.encode())])
+    assert [tokens_of_words(tables, row) for row in range(3)] == [set()] * 3
+    for row, n in ((3, 2), (4, 3), (5, 0)):
+        assert tokens_of_words(tables, row) == {token(TokenKind.WORD, decoded.format(word=word(n)), place)}
+
+
+@pytest.mark.parametrize("target", ["/{n}", "/2026-11-{n:02}", "/x?{n}", "*", "/{{a{n}}}"])
+def test_what_is_no_word_is_no_token_of_one(target: str, tmp_path: Path) -> None:
+    request = "".join(f"GET {target.format(n=n)} HTTP/1.1\r\n\r\n" for n in range(1, 9))
+    tables = run(tmp_path, [(CLIENT, request.encode())])
+    assert not np.isin(tables.evidence["kind"], TokenKind.WORD).any()
+
+
+def test_a_word_is_the_same_token_where_there_are_too_many(tmp_path: Path) -> None:
+    asked = [f"/user/{word(n)}%21/mail" for n in range(250)]
+    request = "".join(f"GET {path} HTTP/1.1\r\n\r\n" for path in asked)
+    tables = run(tmp_path, [(CLIENT, request.encode())])
+    assert len(tables.classes) == 201
+    for n in range(2, 250):
+        assert tokens_of_words(tables, n) == {token(TokenKind.WORD, word(n) + "!", "GET /user/{*}/mail")}
+
+
+def test_of_a_path_the_first_eight_words_are_looked_at(tmp_path: Path) -> None:
+    long = "/".join(word(n) for n in range(7))
+    asked = [f"/{long}/{word(n)}" for n in range(5)] + [f"/{long}/same/{word(n)}" for n in range(5)]
+    request = "".join(f"GET {path} HTTP/1.1\r\n\r\n" for path in asked)
+    tables = run(tmp_path, [(CLIENT, request.encode())])
+    assert [len(tokens_of_words(tables, row)) for row in range(10)] == [0, 0, 1, 1, 1] + [0] * 5
 
 
 @pytest.mark.parametrize("target", ["/find?user{n}@x", "/find?u{n}x=1", "/{{u{n}}}/x", "/img/1.{n}x"])

@@ -115,7 +115,7 @@ def test_whose_page_it_is_tells_from_what_earlier_pages_of_that_user_named():
 
 
 def _serve_in_turn(
-    world: World, draw: random.Random, arrive: int, kinds: tuple[int, ...]
+    world: World, draw: random.Random, arrive: int, kinds: tuple[int, ...], request_kind: int = 0
 ) -> tuple[int, list[tuple[int, int, int]]]:
     """A request that makes one call after the other, and the kind, beginning and end of each of these."""
     at = arrive
@@ -124,7 +124,7 @@ def _serve_in_turn(
         begin = at + int(draw.lognormvariate(0.0, 0.9) * MS)
         at = begin + int(draw.lognormvariate(0.5, 0.6) * MS)
         calls.append((kind, begin, at))
-    return world.serve(0, arrive, at + int(draw.lognormvariate(0.0, 0.8) * MS)), calls
+    return world.serve(request_kind, arrive, at + int(draw.lognormvariate(0.0, 0.8) * MS)), calls
 
 
 def _loops_over_rows(seed: int, rate_per_s: float, seconds: float, *, same: bool) -> World:
@@ -200,6 +200,39 @@ def test_who_asks_is_no_value_that_is_handed_on():
         if parent >= 0:
             world.token(call, 0, TokenKind.ENDPOINT, 1_000_000 + draw.randrange(24))
     told = score(world)
+    assert np.array_equal(told.right, without.right)
+    assert np.array_equal(told.probability, without.probability)
+
+
+def _pages_by_name(seed: int, *, named: bool = True, words: bool = True) -> World:
+    """Pages of 40 names, each of which is a class by its route; its calls are those of all others, and one of
+    them names it unless `named` says no."""
+    draw = random.Random(seed)
+    world = World()
+    now = 0.0
+    for _ in range(1500):
+        now += draw.expovariate(150) * SECOND
+        name = draw.randrange(40)
+        parent, calls = _serve_in_turn(world, draw, int(now), (0, 1, 2, 3, 4, 5), request_kind=100 + name)
+        if words:
+            world.token(parent, 77, TokenKind.WORD, name)
+        for kind, begin, end in calls:
+            call = world.call(parent, kind, begin, end)
+            if kind == 2 and named:
+                world.token(call, 0, TokenKind.TEXT, name)
+    return world
+
+
+def test_requests_that_differ_in_a_word_that_calls_name_are_one_class():
+    by_class, told = score(_pages_by_name(71, words=False)), score(_pages_by_name(71))
+    assert by_class.edges < 0.9, "the world is too easy"
+    assert 1 - told.edges < 0.6 * (1 - by_class.edges)
+    assert told.right[told.probability >= 0.99].mean() >= 0.99
+    assert abs(told.probability.mean() - told.right.mean()) < 0.03
+
+
+def test_a_word_that_no_call_names_says_what_its_class_says():
+    without, told = (score(_pages_by_name(72, named=False, words=words)) for words in (False, True))
     assert np.array_equal(told.right, without.right)
     assert np.array_equal(told.probability, without.probability)
 

@@ -59,6 +59,7 @@ py::dict codes() {
     token["ENDPOINT"] = number(TokenKind::endpoint);
     token["RESULT"] = number(TokenKind::result);
     token["STATEMENT"] = number(TokenKind::statement);
+    token["WORD"] = number(TokenKind::word);
     py::dict out;
     out["Protocol"] = protocol;
     out["Direction"] = direction;

@@ -56,7 +56,8 @@ enum class TokenKind : std::uint8_t {
     text = 3,
     endpoint = 4,
     result = 5,
-    statement = 6
+    statement = 6,
+    word = 7
 };
 
 // Bit in evidence.kind: the value looks like a propagated id (UUID, long hex, base64).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "find_byte.hpp"
 #include "hash.hpp"
 
 #if defined(__x86_64__)
@@ -15,6 +16,29 @@ namespace tapscope {
 
 std::uint32_t slot_of_name(std::string_view name) noexcept {
     return static_cast<std::uint32_t>(text_hash(name, 0x736c6f74)) & 0x7fffffffu;
+}
+
+namespace {
+
+int hex_value(char c) noexcept { return is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10; }
+
+}  // namespace
+
+std::string_view url_decode(std::string_view text, bool plus_is_space, std::string& scratch) {
+    if (!holds(text, '%') && !(plus_is_space && holds(text, '+'))) return text;
+    // Never longer than it was.
+    if (scratch.size() < text.size()) scratch.resize(text.size());
+    char* to = scratch.data();
+    const char *from = text.data(), *const end = from + text.size();
+    for (; from < end; ++from) {
+        if (*from == '%' && end - from > 2 && is_hex(from[1]) && is_hex(from[2])) {
+            *to++ = static_cast<char>(hex_value(from[1]) * 16 + hex_value(from[2]));
+            from += 2;
+        } else {
+            *to++ = plus_is_space && *from == '+' ? ' ' : *from;
+        }
+    }
+    return {scratch.data(), static_cast<std::size_t>(to - scratch.data())};
 }
 
 bool is_uuid(std::string_view text) noexcept {

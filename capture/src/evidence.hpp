@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "dissect/dissector.hpp"
@@ -50,6 +51,9 @@ inline constexpr std::string_view kTraceParent = "traceparent";
 inline std::string_view trace_id(std::string_view value) noexcept {
     return value.size() >= 55 && value[2] == '-' && value[35] == '-' ? value.substr(3, 32) : value;
 }
+
+// Undoes %XX and, in forms and queries, '+'. Returns `text` itself when there is nothing to undo.
+std::string_view url_decode(std::string_view text, bool plus_is_space, std::string& scratch);
 
 // LIKE wants % around the text that a request asks for: both are the same text without them. A text of nothing else
 // keeps one.

@@ -337,8 +337,12 @@ void Recorder::token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes v
 
 void Recorder::endpoint_token(MessageRef ref) {
     if (!exchange_->endpoint_known) return;
-    const std::size_t row = append_evidence(ref, 0, static_cast<std::uint8_t>(TokenKind::endpoint));
-    evidence.hash[row] = exchange_->endpoint_hash;
+    known_token(ref, 0, TokenKind::endpoint, exchange_->endpoint_hash);
+}
+
+void Recorder::known_token(MessageRef ref, std::uint32_t slot, TokenKind kind, std::uint64_t hash) {
+    const std::size_t row = append_evidence(ref, slot, static_cast<std::uint8_t>(kind));
+    evidence.hash[row] = hash;
 }
 
 }  // namespace tapscope

@@ -17,6 +17,7 @@
 #include "counters.hpp"
 #include "dissect/avatica_statements.hpp"
 #include "dissect/dissector.hpp"
+#include "dissect/path_words.hpp"
 #include "dissect/route_words.hpp"
 #include "dissect/scratch.hpp"
 #include "dissect/sql_reader.hpp"
@@ -144,6 +145,8 @@ public:
     void token(MessageRef ref, std::uint32_t slot, TokenKind kind, Bytes value, bool is_id);
     // ENDPOINT token of the TCP peer that is the client of this connection.
     void endpoint_token(MessageRef ref);
+    // A value whose hash is known.
+    void known_token(MessageRef ref, std::uint32_t slot, TokenKind kind, std::uint64_t hash);
     void count(const char* name, std::uint64_t n = 1) { counters.add(name, n); }
     // From here on, bytes of `direction` outside messages are counted under `name`, a string literal.
     void remainder(Direction direction, const char* name) noexcept {
@@ -234,6 +237,7 @@ public:
     std::shared_ptr<TlsKeyLog> tls_keys;  // null: nothing is decrypted
     ClassDictionary classes;
     RouteWords routes;
+    PathWords path_words;
     AvaticaStatements avatica_statements;
     SqlReader sql;
     Scratch scratch;

@@ -55,14 +55,16 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
 
 double Matcher::Search::bind(const Problem& stretch, const std::vector<float>& idle) {
     problem_ = stretch;
-    model_.temper(kToDecide);
-    model_.doubt(false);
     const auto settled = std::min(problem_.settled, problem_.children.size());
     const double keep =
         learned_ ? std::exp(-static_cast<double>(settled - problem_.decided()) / options_.memory) : 0.0;
     forgotten_.count(problem_, keep);
     find_candidates(problem_, candidates_, forgotten_.classes());
     lent_.find(problem_);
+    whole_connections_ = lent_.once() && !mostly_silent();
+    to_decide_ = whole_connections_ ? kToDecideWhole : kToDecide;
+    model_.temper(to_decide_);
+    model_.doubt(false);
     if (lent_.once()) {
         lent_.keep_whole(problem_, candidates_);
     } else {
@@ -156,7 +158,7 @@ void Matcher::Search::move_on() {
         return gained;
     };
     repeat(&Search::queue_up, kQueues);
-    const bool in_leases = lent_.once() ? !mostly_silent() : model_.keeps_connections();
+    const bool in_leases = lent_.once() ? whole_connections_ : model_.keeps_connections();
     by_lease_ = in_leases && repeat(&Search::lease, kLeases) > 0;
     scatter_on();
     repeat(&Search::eject, kRings);
@@ -223,7 +225,7 @@ void Matcher::Search::improve(bool first) {
     rank();
     climb(options_.max_sweeps);
     // A connection that serves one request is a chain that nobody has a part of: what looks quiet may be one place off.
-    if (lent_.once() && !mostly_silent()) attempt(&Search::lease);
+    if (whole_connections_) attempt(&Search::lease);
     const auto certain = settle_quiet();
     double gain = 0;
     const auto moved = [&] { return gain > kWorthAnother * static_cast<double>(problem_.children.size()); };
@@ -252,7 +254,7 @@ void Matcher::Search::improve(bool first) {
 float Matcher::Search::order_unheard(const std::vector<std::int32_t>& best) {
     const double says = model_.order_says(best);
     if (says <= 0) return 1.0f;
-    Temper without = kToDecide;
+    Temper without = to_decide_;
     without.order = 0;
     model_.temper(without);
     double unheard = 0;

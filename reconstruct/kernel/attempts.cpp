@@ -63,7 +63,7 @@ void Matcher::Search::set_out() {
     forward_.run(chains_);
     model_.temper(kToDoubt);
     climb(2);
-    model_.temper(kToDecide);
+    model_.temper(to_decide_);
 }
 
 // Where many requests wait before their first calls, the chains of all may be off, each with calls of requests before
@@ -77,7 +77,7 @@ void Matcher::Search::queue_up() {
         suppose_order(kInOrder);
         model_.temper(kToDoubt);
         climb(2);
-        model_.temper(kToDecide);
+        model_.temper(to_decide_);
         climb(4);
         if (chains_.parent_of() == before) break;
     }

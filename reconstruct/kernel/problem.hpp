@@ -19,8 +19,10 @@ inline constexpr std::int32_t kNone = -1;
 inline constexpr Time kSlack = 50'000;
 
 // The slot of a token is that of the evidence times 16, plus the token's kind (store/codes.py).
-inline constexpr std::uint32_t kKinds = 16, kEndpointKind = 4;
+inline constexpr std::uint32_t kKinds = 16, kTextKind = 3, kEndpointKind = 4, kWordKind = 7;
+inline constexpr bool of_text(std::uint32_t slot) noexcept { return slot % kKinds == kTextKind; }
 inline constexpr bool of_endpoint(std::uint32_t slot) noexcept { return slot % kKinds == kEndpointKind; }
+inline constexpr bool of_word(std::uint32_t slot) noexcept { return slot % kKinds == kWordKind; }
 
 struct Tokens {  // CSR: tokens of row i are [offset[i], offset[i + 1])
     std::span<const std::int64_t> offset;

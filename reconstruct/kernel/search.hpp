@@ -42,7 +42,9 @@ inline constexpr double kWorthMoving = 0.05;
 // their log densities count for less than the sum would say. The single best assignment wants most of what they say;
 // how sure it is wants much less. Of what the order of idle connections says, half is often that of the one other
 // that would change places, which says it again: that makes nobody surer.
-inline constexpr Temper kToDecide{0.7f, 1.0f}, kToDoubt{0.3f, 0.6f};
+// Where connections go to requests as a whole, most gaps stay together wherever they go, and say of many calls at once what
+// is usual in a class of requests: that is not so many times as sure.
+inline constexpr Temper kToDecide{0.7f, 1.0f}, kToDecideWhole{0.5f, 1.0f}, kToDoubt{0.3f, 0.6f};
 
 class Matcher::Search {
 public:
@@ -148,6 +150,8 @@ private:
     bool learned_ = false;
     bool restless_ = false;  // what was found in the stretch before is far from what taught the model
     double says_ = 0;
+    bool whole_connections_ = false;  // each serves one request, and most calls name something
+    Temper to_decide_ = kToDecide;
     bool by_lease_ = false;  // leases were worth it in the first stretch: it is so in later ones
     // Share of what this is sure of that another search found, too; and beside a doubt.
     double trust_ = 1, trust_beside_doubt_ = 1;

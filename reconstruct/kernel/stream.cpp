@@ -289,6 +289,8 @@ void NodeStream::match(const Border& border) {
     problem.children.tokens = child_tokens_.view();
     problem.children.results = child_results_.view();
     problem.children.n_classes = capacity_children_;
+    if (fresh) path_values_.find(problem.parents, problem.children);
+    path_values_.apply(problem.parents);
     problem.decided_parent = decided_parent_;
     problem.settled = border.settled;
     problem.from = from_;

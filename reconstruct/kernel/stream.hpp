@@ -18,6 +18,7 @@
 #include "assign.hpp"
 #include "enough.hpp"
 #include "key_map.hpp"
+#include "path_values.hpp"
 #include "problem.hpp"
 #include "setup_calls.hpp"
 #include "stop.hpp"
@@ -114,6 +115,7 @@ private:
         std::vector<std::uint32_t> slot;
         std::vector<std::uint64_t> hash;
         void append(const Tokens& from);
+        void append_but_words(const Tokens& from);  // path_values.hpp: of calls they tell nothing
         void keep(const RowRuns& rows);
         Tokens view() const noexcept { return {offset, slot, hash}; }
     };
@@ -151,6 +153,7 @@ private:
     const Stop& stop_;
     std::unique_ptr<Matcher> matcher_;
     SetupCalls setup_calls_;
+    PathValues path_values_;
     GapScale gaps_;
     std::int32_t capacity_parents_ = 0, capacity_children_ = 0;  // classes that the matcher has room for
     KeyMap parent_classes_, child_classes_, servers_;

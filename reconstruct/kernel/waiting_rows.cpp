@@ -46,6 +46,17 @@ void NodeStream::TokenColumns::append(const Tokens& from) {
     match::append(hash, from.hash.subspan(first, count));
 }
 
+void NodeStream::TokenColumns::append_but_words(const Tokens& from) {
+    for (std::size_t i = 1; i < from.offset.size(); ++i) {
+        for (auto t = from.offset[i - 1]; t < from.offset[i]; ++t) {
+            if (of_word(from.slot[t])) continue;
+            slot.push_back(from.slot[t]);
+            hash.push_back(from.hash[t]);
+        }
+        offset.push_back(static_cast<std::int64_t>(slot.size()));
+    }
+}
+
 void NodeStream::TokenColumns::keep(const RowRuns& rows) {
     RowRuns tokens;
     for (const auto& [first, last] : rows) {
@@ -108,7 +119,7 @@ void NodeStream::push(const ParentRows& parents, const ChildRows& children) {
     child_setup_.resize(begin_.size(), 0);
     append(child_answer_bytes_, children.answer_bytes);
     child_answer_bytes_.resize(begin_.size(), -1.0f);
-    child_tokens_.append(children.tokens);
+    child_tokens_.append_but_words(children.tokens);
     child_results_.append(children.results);
     measure();
 }

@@ -59,26 +59,6 @@ Target split(std::string_view target, bool plain) noexcept {
     return {target.substr(0, at), target.substr(at + 1), true};
 }
 
-int hex_value(char c) noexcept { return is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10; }
-
-// Undoes %XX and, in forms and queries, '+'. Returns `text` itself when there is nothing to undo.
-std::string_view url_decode(std::string_view text, bool plus_is_space, std::string& scratch) {
-    if (!holds(text, '%') && !(plus_is_space && holds(text, '+'))) return text;
-    // Never longer than it was.
-    if (scratch.size() < text.size()) scratch.resize(text.size());
-    char* to = scratch.data();
-    const char *from = text.data(), *const end = from + text.size();
-    for (; from < end; ++from) {
-        if (*from == '%' && end - from > 2 && is_hex(from[1]) && is_hex(from[2])) {
-            *to++ = static_cast<char>(hex_value(from[1]) * 16 + hex_value(from[2]));
-            from += 2;
-        } else {
-            *to++ = plus_is_space && *from == '+' ? ' ' : *from;
-        }
-    }
-    return {scratch.data(), static_cast<std::size_t>(to - scratch.data())};
-}
-
 // 2026-11-21, 2026_11_21, and the same with a time behind a T.
 bool is_date(std::string_view text) noexcept {
     if (text.size() < 10 || (text.size() > 10 && text[10] != 'T')) return false;
@@ -339,13 +319,32 @@ void uri_tokens(Recorder& recorder, MessageRef ref, const Target& parts, IdPlace
     recorder.token(ref, 0, TokenKind::uri, as_bytes(masked), false);
 }
 
-// Places where too many words were seen are "{*}" in the class; the words begin at `from`.
-void set_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view text,
-               std::size_t from) {
+// Places where too many words were seen are "{*}" in the class; the words begin at `from`. Returns the class.
+std::int32_t set_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::string_view text,
+                       std::size_t from) {
     std::int32_t id = recorder.classes.find(protocol, text);
     if (id < 0) [[unlikely]]
         id = recorder.classes.id(protocol, recorder.routes.fold(text, from, recorder.scratch.folded));
     recorder.set_class(ref, id);
+    return id;
+}
+
+// Words that stand in the class, and may be values all the same.
+void word_tokens(Recorder& recorder, MessageRef ref, std::int32_t cls, std::string_view path,
+                 bool plain_target) {
+    for (const auto& word : recorder.path_words.of(cls, recorder.classes, recorder.key())) {
+        if (!word.folded) {
+            recorder.known_token(ref, word.slot, TokenKind::word, word.hash);
+            continue;
+        }
+        each_segment(path, [&](std::size_t index, bool, std::string_view segment) {
+            if (index != word.segment) return;
+            std::string_view value = plain_target ? segment : without_path_parameter(segment);
+            value.remove_suffix(word_ending(value).size());
+            const std::string_view decoded = url_decode(value, false, recorder.scratch.value);
+            recorder.token(ref, word.slot, TokenKind::word, without_wildcards(as_bytes(decoded)), false);
+        });
+    }
 }
 
 bool is_identifier(std::string_view text) noexcept {
@@ -364,7 +363,8 @@ void request_route(Recorder& recorder, MessageRef ref, Protocol protocol, std::s
     IdPlaces ids(parts.path.data());
     read_path(recorder, ref, parts.path, plain, &text, ids);
     read_query(recorder, ref, parts.query, plain, &text, ids);
-    set_route(recorder, ref, protocol, text.finish(), method.size() + 1);
+    const auto cls = set_route(recorder, ref, protocol, text.finish(), method.size() + 1);
+    word_tokens(recorder, ref, cls, parts.path, plain);
     uri_tokens(recorder, ref, parts, ids);
 }
 

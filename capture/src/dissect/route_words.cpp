@@ -11,16 +11,6 @@ namespace {
 constexpr std::uint64_t kPlace = 0x706c616365,
                         kWord = 0x776f7264;  // seeds: a place and a word are never the same
 
-// ".html" of a name; longer or odd endings belong to it.
-std::string_view ending(std::string_view word) noexcept {
-    const std::size_t dot = word.rfind('.');
-    if (dot == std::string_view::npos || dot == 0 || word.size() - dot < 2 || word.size() - dot > 6)
-        return {};
-    const std::string_view end = word.substr(dot);
-    const bool plain = std::all_of(end.begin() + 1, end.end(), [](char c) { return c >= 'a' && c <= 'z'; });
-    return plain ? end : std::string_view{};
-}
-
 bool is_placeholder(std::string_view word) noexcept {
     static constexpr std::array<std::string_view, 6> known = {"{n}",    "{id}",   "{hex}",
                                                               "{uuid}", "{date}", "{value}"};
@@ -28,6 +18,15 @@ bool is_placeholder(std::string_view word) noexcept {
 }
 
 }  // namespace
+
+std::string_view word_ending(std::string_view word) noexcept {
+    const std::size_t dot = word.rfind('.');
+    if (dot == std::string_view::npos || dot == 0 || word.size() - dot < 2 || word.size() - dot > 6)
+        return {};
+    const std::string_view end = word.substr(dot);
+    const bool plain = std::all_of(end.begin() + 1, end.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+    return plain ? end : std::string_view{};
+}
 
 RouteWords::Slot* RouteWords::find(std::uint64_t hash) noexcept {
     if (slots_.empty()) return nullptr;
@@ -119,8 +118,8 @@ std::string_view RouteWords::fold(std::string_view text, std::size_t from, std::
         if (admits_segment(scratch, word)) {
             scratch.append(word);
         } else {
-            scratch.append("{*}");
-            scratch.append(ending(word));
+            scratch.append(kFolded);
+            scratch.append(word_ending(word));
         }
     }
     if (end < text.size()) fold_names(text.substr(end + 2), scratch);

@@ -15,6 +15,11 @@
 
 namespace tapscope {
 
+inline constexpr std::string_view kFolded = "{*}";  // stands for a word that is one too many
+
+// ".html" of a name; longer or odd endings belong to it.
+std::string_view word_ending(std::string_view word) noexcept;
+
 class RouteWords {
 public:
     static constexpr std::uint32_t kMaxWords = 200;
