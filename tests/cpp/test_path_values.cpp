@@ -72,7 +72,7 @@ void joins_what_differs_in_a_named_word() {
     Rows rows;
     rows.request(7, {}, {});
     for (std::int32_t cls = 1; cls < 4; ++cls) {
-        const auto word = static_cast<std::uint64_t>(100 + cls);
+        const auto word = static_cast<std::uint64_t>(101 + 2 * cls);
         rows.request(cls, {{kNumber, 42}, {kTag, word}}, {{kLiteral, word}});
     }
     PathValues values;
@@ -90,13 +90,13 @@ void joins_what_differs_in_a_named_word() {
 void leaves_names_alone() {
     Rows rows;  // that are named by nobody, by another request, and too few
     for (std::int32_t cls = 1; cls < 4; ++cls)
-        rows.request(cls, {{kTag, static_cast<std::uint64_t>(100 + cls)}}, {{kLiteral, 7}});
+        rows.request(cls, {{kTag, static_cast<std::uint64_t>(101 + 2 * cls)}}, {{kLiteral, 7}});
     for (std::int32_t cls = 4; cls < 7; ++cls) {
-        const auto word = static_cast<std::uint64_t>(100 + cls);
+        const auto word = static_cast<std::uint64_t>(101 + 2 * cls);
         rows.request(cls, {{kShelf, word}}, {{kLiteral, word}}, 5'000'000);
     }
     for (std::int32_t cls = 7; cls < 9; ++cls) {
-        const auto word = static_cast<std::uint64_t>(100 + cls);
+        const auto word = static_cast<std::uint64_t>(101 + 2 * cls);
         rows.request(cls, {{kTag + kKinds * 8, word}}, {{kLiteral, word}});
     }
     PathValues values;
@@ -112,8 +112,8 @@ void leaves_names_alone() {
 void joins_across_two_places() {
     Rows rows;
     std::int32_t cls = 0;
-    for (std::uint64_t shelf = 1; shelf < 4; ++shelf) {
-        for (std::uint64_t tag = 11; tag < 14; ++tag) {
+    for (std::uint64_t shelf = 1; shelf < 7; shelf += 2) {
+        for (std::uint64_t tag = 11; tag < 17; tag += 2) {
             // By the slots of what stands around them: "/{*}/tag" for each tag, "/shelf/{*}" for each shelf.
             const Token first{kShelf + kKinds * static_cast<std::uint32_t>(tag), shelf};
             const Token second{kTag + kKinds * 64 * static_cast<std::uint32_t>(shelf), tag};
