@@ -26,12 +26,13 @@ struct Rows {
     std::vector<std::uint32_t> said_slot, asked_slot;
     std::vector<std::uint64_t> said_hash, asked_hash;
 
-    void request(std::int32_t cls, std::vector<Token> says, std::vector<Token> call_says, Time late = 0) {
+    void request(std::int32_t cls, std::vector<Token> says, std::vector<Token> call_says, Time late = 0,
+                 std::int32_t call_cls = 0) {
         const Time now = 10'000'000 * static_cast<Time>(arrive.size());
         parent_cls.push_back(cls);
         arrive.push_back(now);
         depart.push_back(now + 1'000'000);
-        child_cls.push_back(0);
+        child_cls.push_back(call_cls);
         begin.push_back(now + 500'000 + late);
         for (const auto& token : says) {
             said_slot.push_back(token.slot);
@@ -57,6 +58,7 @@ struct Rows {
         Children out;
         out.cls = child_cls;
         out.begin = begin;
+        out.n_classes = 4;
         out.tokens = {asked_offset, asked_slot, asked_hash};
         return out;
     }
@@ -109,6 +111,21 @@ void leaves_names_alone() {
     expect(parents.tokens.offset.size() == rows.parent_cls.size() + 1, "of any row");
 }
 
+void leaves_what_makes_other_calls_alone() {
+    for (const bool other : {false, true}) {
+        Rows rows;
+        for (std::int32_t i = 0; i < 30; ++i) {
+            const std::int32_t cls = i % 3;
+            const auto word = static_cast<std::uint64_t>(101 + 2 * cls);
+            rows.request(cls, {{kTag, word}}, {{kLiteral, word}}, 0, other ? cls : i % 4);
+        }
+        PathValues values;
+        values.find(rows.parents(), rows.children());
+        expect((classes(values, rows) == rows.parent_cls) == other,
+               "words with calls of their own are names");
+    }
+}
+
 void joins_across_two_places() {
     Rows rows;
     std::int32_t cls = 0;
@@ -130,6 +147,7 @@ void joins_across_two_places() {
 int main() {
     joins_what_differs_in_a_named_word();
     leaves_names_alone();
+    leaves_what_makes_other_calls_alone();
     joins_across_two_places();
     return tapscope::test::failures > 0;
 }
