@@ -7,11 +7,12 @@ import random
 from statistics import mean
 
 import numpy as np
-from one_node import MS, SECOND, US, World, score
+from one_node import MS, NODE, SECOND, US, World, score
 from statements_any_order import any_of_many_statements
 
 from tapscope.capture import _native
 from tapscope.reconstruct.match.lent import CONNECTION_NAME, lent_connections
+from tapscope.reconstruct.match.node import TokenIndex, match_node
 from tapscope.store.codes import ID_LIKE, EvidenceMode, Protocol, TokenKind
 
 
@@ -205,14 +206,14 @@ def test_who_asks_is_no_value_that_is_handed_on():
 
 
 def _pages_by_name(seed: int, *, named: bool = True, words: bool = True) -> World:
-    """Pages of 40 names, each of which is a class by its route; its calls are those of all others, and one of
-    them names it unless `named` says no."""
+    """Pages of 40 names, of which the first pages have 20, each of which is a class by its route; its calls are
+    those of all others, and one of them names it unless `named` says no."""
     draw = random.Random(seed)
     world = World()
     now = 0.0
-    for _ in range(1500):
+    for page in range(1500):
         now += draw.expovariate(150) * SECOND
-        name = draw.randrange(40)
+        name = draw.randrange(20 if page < 500 else 40)
         parent, calls = _serve_in_turn(world, draw, int(now), (0, 1, 2, 3, 4, 5), request_kind=100 + name)
         if words:
             world.token(parent, 77, TokenKind.WORD, name)
@@ -229,6 +230,19 @@ def test_requests_that_differ_in_a_word_that_calls_name_are_one_class():
     assert 1 - told.edges < 0.6 * (1 - by_class.edges)
     assert told.right[told.probability >= 0.99].mean() >= 0.99
     assert abs(told.probability.mean() - told.right.mean()) < 0.03
+
+
+def test_words_that_come_later_are_of_the_same_class_whatever_the_chunks():
+    calls, evidence, true_parent = _pages_by_name(73).tables()
+    parents, children = (np.flatnonzero(calls[end] == NODE) for end in ("server_node", "client_node"))
+    tokens = TokenIndex.build(evidence, EvidenceMode.NOIDS)
+    short = {"first_stretch": 1500, "stretch": 600, "ahead": 200}
+    whole, chunked = (match_node(calls, parents, children, *tokens, chunk=n, **short) for n in (10**6, 7))
+    assert whole.counters["stretches"] > 5
+    assert np.array_equal(chunked.parent, whole.parent)
+    assert np.array_equal(chunked.probability, whole.probability)
+    later = len(whole.child) // 2
+    assert (whole.parent == true_parent[whole.child])[later:].mean() > 0.9
 
 
 def test_a_word_that_no_call_names_says_what_its_class_says():
