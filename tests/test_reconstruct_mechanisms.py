@@ -206,8 +206,8 @@ def test_who_asks_is_no_value_that_is_handed_on():
 
 
 def _pages_by_name(seed: int, *, named: bool = True, words: bool = True) -> World:
-    """Pages of 40 names, of which the first pages have 20, each of which is a class by its route; its calls are
-    those of all others, and one of them names it unless `named` says no."""
+    """Pages of 40 names, 20 of which come later; each is a class by its route. Its calls are those of all
+    others, and one of them names it unless `named` says no."""
     draw = random.Random(seed)
     world = World()
     now = 0.0

@@ -155,23 +155,29 @@ void PathValues::apply(Parents& parents) {
     offset_.assign(1, 0);
     slot_.clear();
     hash_.clear();
+    cls_.clear();
     for (std::size_t p = 0; p < parents.size(); ++p) {
+        auto cls = parents.cls[p];
         for (auto t = said.offset[p]; t < said.offset[p + 1]; ++t) {
             if (of_word(said.slot[t])) {
                 const auto place = places_.find(key_of(said.slot[t]));
                 if (place == kNone) continue;
                 auto& first = first_[static_cast<std::size_t>(place)];
-                if (first == kNone) first = parents.cls[p];
-                const auto one = joined(first), other = joined(parents.cls[p]);
-                as_[static_cast<std::size_t>(std::max(one, other))] = std::min(one, other);
+                if (cls == shared_) {
+                    if (first != kNone) cls = first;
+                } else {
+                    if (first == kNone) first = cls;
+                    const auto one = joined(first), other = joined(cls);
+                    as_[static_cast<std::size_t>(std::max(one, other))] = std::min(one, other);
+                }
             }
             slot_.push_back(said.slot[t]);
             hash_.push_back(said.hash[t]);
         }
+        cls_.push_back(cls);
         offset_.push_back(static_cast<std::int64_t>(slot_.size()));
     }
-    cls_.clear();
-    for (const auto cls : parents.cls) cls_.push_back(joined(cls));
+    for (auto& cls : cls_) cls = joined(cls);
     parents.cls = cls_;
     parents.tokens = {offset_, slot_, hash_};
 }

@@ -18,6 +18,10 @@ namespace tapscope::match {
 
 class PathValues {
 public:
+    // `shared`: the class of all requests for whose own class there was no room. It is joined with none: of it, those
+    // that have a value are of the class of that place.
+    explicit PathValues(std::int32_t shared) : shared_(shared) {}
+
     // Places of values, by the rows of a problem. Those that were found before stay such.
     void find(const Parents& parents, const Children& children);
     // From here on `parents` are of joined classes, and words at other places no tokens. What is borrowed for that lives
@@ -27,6 +31,7 @@ public:
 private:
     std::int32_t joined(std::int32_t cls) noexcept;
 
+    std::int32_t shared_;
     KeyMap places_;                    // of values, by slot
     std::vector<std::int32_t> first_;  // by place: a class whose requests have a word there, or kNone
     std::vector<std::int32_t> as_;     // by class: one of those that it is joined with, or itself

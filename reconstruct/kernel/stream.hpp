@@ -153,7 +153,7 @@ private:
     const Stop& stop_;
     std::unique_ptr<Matcher> matcher_;
     SetupCalls setup_calls_;
-    PathValues path_values_;
+    PathValues path_values_{kMaxClasses};
     GapScale gaps_;
     std::int32_t capacity_parents_ = 0, capacity_children_ = 0;  // classes that the matcher has room for
     KeyMap parent_classes_, child_classes_, servers_;

@@ -11,6 +11,7 @@ using tapscope::test::expect;
 namespace {
 
 constexpr std::uint32_t kTag = 5 * kKinds + kWordKind, kShelf = 6 * kKinds + kWordKind;
+constexpr std::int32_t kShared = 15;
 constexpr std::uint32_t kLiteral = kTextKind, kNumber = 9 * kKinds + kTextKind;
 
 struct Token {
@@ -77,9 +78,15 @@ void joins_what_differs_in_a_named_word() {
         const auto word = static_cast<std::uint64_t>(101 + 2 * cls);
         rows.request(cls, {{kNumber, 42}, {kTag, word}}, {{kLiteral, word}});
     }
-    PathValues values;
+    PathValues values(kShared);
     values.find(rows.parents(), rows.children());
     expect(classes(values, rows) == (std::vector<std::int32_t>{7, 1, 1, 1}), "named words are one class");
+    // Those of the shared class that have one, and no others.
+    Rows crowded;
+    crowded.request(kShared, {{kTag, 801}}, {});
+    crowded.request(kShared, {{kNumber, 5}}, {});
+    expect(classes(values, crowded) == (std::vector<std::int32_t>{1, kShared}),
+           "row by row, where classes share one");
     // Another word in a later stretch; what else is said stays, and so does the word.
     Rows later;
     later.request(5, {{kNumber, 43}, {kTag, 900}}, {});
@@ -101,7 +108,7 @@ void leaves_names_alone() {
         const auto word = static_cast<std::uint64_t>(101 + 2 * cls);
         rows.request(cls, {{kTag + kKinds * 8, word}}, {{kLiteral, word}});
     }
-    PathValues values;
+    PathValues values(kShared);
     values.find(rows.parents(), rows.children());
     Parents parents = rows.parents();
     values.apply(parents);
@@ -119,7 +126,7 @@ void leaves_what_makes_other_calls_alone() {
             const auto word = static_cast<std::uint64_t>(101 + 2 * cls);
             rows.request(cls, {{kTag, word}}, {{kLiteral, word}}, 0, other ? cls : i % 4);
         }
-        PathValues values;
+        PathValues values(kShared);
         values.find(rows.parents(), rows.children());
         expect((classes(values, rows) == rows.parent_cls) == other,
                "words with calls of their own are names");
@@ -137,7 +144,7 @@ void joins_across_two_places() {
             rows.request(cls++, {first, second}, {{kLiteral, shelf}, {kLiteral, tag}});
         }
     }
-    PathValues values;
+    PathValues values(kShared);
     values.find(rows.parents(), rows.children());
     expect(classes(values, rows) == std::vector<std::int32_t>(9, 0), "two values in one path");
 }
