@@ -1,14 +1,13 @@
 // Words of paths that are values, not names of what is asked for.
 //
-// "/tag/garden" and "/tag/market" are two classes of requests, each with a model of its own, which a few requests cannot
-// teach; and no class text tells "/tag/garden" from "/news/latest". Calls do: a value is handed on, and they name it. A
-// place in the path where they name most of the words that stand there has values, unless other calls are made for each
-// word. Requests that differ in such a word are one class, and the word is a token of theirs, which calls may copy. Other words are no tokens: what they tell, the
-// class tells.
+// "/tag/garden" and "/tag/market" are two classes of requests, each with a model of its own, which a few requests
+// cannot teach; and no class text tells "/tag/garden" from "/news/latest". Calls do: a value is handed on, and they name
+// it. A place in the path where they name most of the words that stand there has values, unless other calls are made for
+// each word. Requests that differ in such a word are one class, and the word is a token of theirs, which calls may copy.
+// Other words are no tokens: what they tell, the class tells.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "key_map.hpp"

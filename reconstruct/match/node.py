@@ -29,7 +29,7 @@ KERNEL_COUNTERS = {
 """Counters of the kernel that a run keeps, and their names there."""
 
 _KINDS = np.uint32(16)
-"""More than there are kinds of tokens; the kernel takes slots apart again (of_endpoint in problem.hpp)."""
+"""More than there are kinds of tokens; the kernel takes slots apart again (problem.hpp)."""
 
 _CHUNK = 65_536
 """Calls that go to the kernel at once; the links do not depend on it."""

@@ -22,8 +22,8 @@ void PathWords::look(std::size_t cls, ClassDictionary& classes, HashKey key) {
 // A class is one word at each of its places, as what stands around that is the place.
 void PathWords::add(Range& range, std::string_view text, HashKey key) {
     range.first = static_cast<std::uint32_t>(words_.size());
-    const std::size_t path = text.find(" /");
-    if (path == std::string_view::npos) return;
+    const std::size_t path = text.find(' ');
+    if (!text.substr(std::min(path, text.size())).starts_with(" /")) return;
     const std::size_t end = std::min(text.find(" ?", path), text.size());
     std::string around, scratch;
     std::uint32_t segment = 0;

@@ -1,6 +1,7 @@
 // Words of paths as tokens. A word stands in the class of a request, so it needs no token to tell what is asked for; but
-// it may be a value ("/tag/garden"), which the calls of that request name. Which words are values only the calls can tell:
-// where kEnough different ones have stood at a place, all that come are tokens of it, which the matcher can ask about.
+// it may be a value ("/tag/garden"), which the calls of that request name. Which words are values only the calls can
+// tell: where kEnough different ones have stood at a place, all that come are tokens of it, which the matcher can ask
+// about. Bounded: kMostWords for each class, of which the dictionary has kMaxClasses at most.
 #pragma once
 
 #include <cstdint>
