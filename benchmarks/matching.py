@@ -32,6 +32,7 @@ from baselines.node import Node
 from trace_capture import machine, peak_mb
 
 from tapscope.reconstruct import _kernel
+from tapscope.store.codes import TokenKind
 from tapscope.store.tables import Table
 
 Ints = NDArray[np.int64]
@@ -40,6 +41,9 @@ Rows = dict[str, NDArray[np.generic]]
 REQUEST_CLASSES, CALL_CLASSES, MOST_CALLS = 12, 18, 9
 GAP_NS, ANSWER_NS, SPREAD = 600_000.0, 900_000.0, 0.8
 PARENTS_PER_CHUNK = 20_000
+SLOT = 7 * 16 + TokenKind.TEXT
+"""Of the key: its place, and what it is, as the kernel has both in one number (problem.hpp)."""
+
 MOST_FOR_BASELINES = 100_000
 """Calls up to which the baselines, which are written in Python, are run."""
 
@@ -58,7 +62,7 @@ def _tokens(count: int, hashes: NDArray[np.uint64], has: NDArray[np.bool_], name
     offset = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(has, out=offset[1:])
     kept = hashes[has]
-    slots = np.full(len(kept), 7, dtype=np.uint32)
+    slots = np.full(len(kept), SLOT, dtype=np.uint32)
     return {f"{name}_offset": offset, f"{name}_slot": slots, f"{name}_hash": kept}
 
 
