@@ -29,7 +29,8 @@ def test_what_is_claimed_of_systems_drawn_at_random_is_right():
 
 def test_a_stack_of_connections_does_not_say_that_a_request_kept_its_own() -> None:
     """The connection that was used last is lent to whoever asks next. Where that is not known (pick.hpp),
-    0.72 of the edges are right and 0.81 claimed, where it is 0.76 and 0.77."""
+    0.72 of the edges of the first one are right and 0.81 claimed, where it is 0.76 and 0.77. How many are
+    sure turns on small differences, so it is asked of three."""
     system = System(
         arrivals="at random",
         callers=0,
@@ -48,11 +49,15 @@ def test_a_stack_of_connections_does_not_say_that_a_request_kept_its_own() -> No
         work_ms=3.0,
         call_ms=1.0,
     )
-    found = score(Running(system, random.Random(1), 500).serve_all(), EvidenceMode.TIMING)
-    assert abs(found.probability.mean() - found.edges) < 0.05
-    sure = found.probability >= 0.99
-    assert sure.mean() > 0.3
-    assert found.right[sure].mean() > 0.985
+    found = [
+        score(Running(system, random.Random(seed), 500).serve_all(), EvidenceMode.TIMING)
+        for seed in (1, 5, 6)
+    ]
+    assert all(abs(each.probability.mean() - each.edges) < 0.06 for each in found)
+    right = np.concatenate([each.right for each in found])
+    sure = np.concatenate([each.probability for each in found]) >= 0.99
+    assert sure.mean() > 0.35
+    assert right[sure].mean() > 0.99
 
 
 @pytest.mark.parametrize("seed", [1060, 2082])
@@ -142,13 +147,17 @@ def test_who_waits_for_a_worker_makes_no_calls() -> None:
 
 def test_what_another_search_does_not_find_is_not_sure() -> None:
     """Hardly anything tells the requests apart, and many are there: 15 % of the links are right, and of the
-    sure ones 76 % were wrong before a second search was asked (second_opinion.cpp)."""
-    found = score(random_system(3026, 1500, background=0.1)[1], EvidenceMode.TIMING)
-    assert found.edges < 0.3, "the world is too easy"
-    sure = found.probability >= 0.99
-    assert sure.sum() < 0.05 * len(found.right)
-    assert (~found.right[sure]).sum() <= 0.01 * len(found.right)
-    assert found.probability.mean() < found.edges + 0.25
+    sure ones 76 % were wrong before a second search was asked (second_opinion.cpp). It still claims too much,
+    30 to 43 % by where the run ends."""
+    worlds = [random_system(3026, requests, background=0.1)[1] for requests in (1400, 1500, 1600)]
+    found = [score(world, EvidenceMode.TIMING) for world in worlds]
+    right = np.concatenate([each.right for each in found])
+    probability = np.concatenate([each.probability for each in found])
+    assert right.mean() < 0.3, "the world is too easy"
+    sure = probability >= 0.99
+    assert sure.sum() < 0.05 * len(right)
+    assert (~right[sure]).sum() <= 0.01 * len(right)
+    assert probability.mean() < right.mean() + 0.25
 
 
 def test_sure_links_of_requests_with_doubted_ones_are_held_to_their_like() -> None:

@@ -7,8 +7,8 @@
 namespace tapscope::match {
 namespace {
 
-// Of the first rounds of learning: to their poor models everybody is near, and most gains are between the nearest.
-constexpr float kFirstReach[] = {3.0f, 6.0f};
+// Of the first round of learning: to its poor model everybody is near, and most gains are between the nearest.
+constexpr float kFirstReach = 3.0f;
 constexpr int kBurnIn = 4;  // draws that are not counted, where the model is known already
 // Draws that do not hear the order of first calls; nats a choice that it says there, from which on it counts wholly.
 constexpr int kUnheard = 2;
@@ -132,7 +132,7 @@ void Matcher::Search::learn() {
             nearness_.forget();
             forward_.run(chains_);
         }
-        climb(2, round < 2 ? kFirstReach[round] : kReach);
+        climb(2, round == 0 ? kFirstReach : kReachWhileLearning);
         if (changed() <= kConverged) break;
         if (round % 2 == 0) model_.choose_clock(chains_.parent_of());
         reestimate();

@@ -105,7 +105,7 @@ void Lattice::extend(std::size_t i, const Layer& before, Layer& layer, bool sums
             if (sums) made_.push_back({static_cast<std::int32_t>(s), to, gain, 0});
         }
     }
-    cut(layer);
+    cut(layer, sums);
     if (sums) join(layer);
 }
 
@@ -128,11 +128,11 @@ std::int32_t Lattice::merge(const State& state, std::vector<State>& states) {
 }
 
 // Keeps the best states of a layer.
-void Lattice::cut(Layer& layer) {
+void Lattice::cut(Layer& layer, bool sums) {
     scores_.clear();
     for (const auto& state : layer.states) scores_.push_back(state.top);
     layer.top = *std::max_element(scores_.begin(), scores_.end());
-    float least = layer.top - kFarBehind;
+    float least = layer.top - far_behind(weight_, sums);
     if (scores_.size() > kMostStates) {
         std::nth_element(scores_.begin(), scores_.begin() + kMostStates, scores_.end(), std::greater<>());
         least = std::max(least, scores_[kMostStates]);

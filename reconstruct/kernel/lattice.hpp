@@ -4,7 +4,7 @@
 // Layer i holds the distinct tips that the two chains can have when the first i children that may change sides, and those
 // between them, are shared out; edges join them to the layer before. Splits that lead to the same tips are one state:
 // without calls side by side there are no more states than in pair.cpp. Of a layer those are followed that are not
-// kFarBehind nats worse than the best one, at most kMostStates, and always those of the loaded split.
+// far behind the best one, at most kMostStates, and always those of the loaded split.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,13 @@
 
 namespace tapscope::match {
 
-// Nats. Two states that follow the same child mostly differ in one later step before they meet again.
-inline constexpr float kFarBehind = 25.0f;
+// Nats that a state may be behind the best one that follows the same child. The two mostly differ in one later step before
+// they meet again, and what that gives back is the less, the less evidence counts. Where all splits are summed up, one that
+// is kHardly nats less likely still has a share.
+inline constexpr float kGivenBack = 17.0f, kHardly = 8.0f;
+inline constexpr float far_behind(float weight, bool sums) noexcept {
+    return kGivenBack * weight + (sums ? kHardly : 0.0f);
+}
 
 class Lattice {
 public:
@@ -64,7 +69,7 @@ private:
     };
     void extend(std::size_t i, const Layer& before, Layer& layer, bool sums);
     std::int32_t merge(const State& state, std::vector<State>& states);
-    void cut(Layer& layer);
+    void cut(Layer& layer, bool sums);
     void join(Layer& layer);
     float step(int side, const Tip& tip, std::int32_t next) const;
     float step_from(int side, const Layer& before, std::size_t s, std::int32_t next);

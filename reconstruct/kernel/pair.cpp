@@ -145,6 +145,7 @@ void PairSplit::follow(bool sums) {
 }
 
 void PairSplit::extend(std::size_t i, bool sums) {
+    const float far = far_behind(std::max(weight_[0], weight_[1]), sums);
     const auto c = child_[i];
     float switched[2] = {kImpossible, kImpossible}, stay[2] = {kImpossible, kImpossible};
     float top = kImpossible;
@@ -184,11 +185,11 @@ void PairSplit::extend(std::size_t i, bool sums) {
         std::size_t kept = 0;
         for (const auto& own : alive_[x]) {
             const float score = own.score + stay[x];
-            if (score < top - kFarBehind) continue;
+            if (score < top - far) continue;
             alive_[x][kept++] = {own.j, score, sums ? own.forward * layers_.back().stay_weight[x] : 0.0};
         }
         alive_[x].resize(kept);
-        if (switched[x] >= top - kFarBehind) alive_[x].push_back({i, switched[x], entered[x]});
+        if (switched[x] >= top - far) alive_[x].push_back({i, switched[x], entered[x]});
     }
 }
 

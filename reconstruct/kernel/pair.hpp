@@ -4,8 +4,8 @@
 // those before the first and behind the last that may go to either are left out, as they cost every split the same.
 // The state after child i is (chain that took i, last child of the other chain), so the best of all 2^n splits is
 // found in O(n^2) steps, and so are the exact marginals. The second "parent" may be nobody: then children are shared
-// between a parent and the orphans. A state that is kFarBehind nats (lattice.hpp) worse than the best after the same
-// child is not followed.
+// between a parent and the orphans. A state that is far behind (lattice.hpp) the best after the same child is not
+// followed.
 #pragma once
 
 #include <algorithm>

@@ -31,7 +31,8 @@
 
 namespace tapscope::match {
 
-inline constexpr float kReach = 8.0f;  // nats: see nearness.hpp
+// Nats: see nearness.hpp. While the model is learned, and climbs are many, who is farther off hardly ever gains.
+inline constexpr float kReach = 8.0f, kReachWhileLearning = 6.0f;
 // Nats for each call that an attempt has gained, from which on another one is worth it.
 inline constexpr double kWorthAnother = 0.002;
 inline constexpr double kConverged = 1e-3;  // share of children that moved, up to which the model is learned
@@ -94,7 +95,8 @@ private:
     void relearn();
 
     // Moves that gain.
-    void climb(int max_sweeps, float reach = kReach);
+    void climb(int max_sweeps) { climb(max_sweeps, learned_ ? kReach : kReachWhileLearning); }
+    void climb(int max_sweeps, float reach);
     bool exchange_chains();
     bool adopt_or_leave();
 
