@@ -13,11 +13,8 @@ constexpr int kBurnIn = 4;  // draws that are not counted, where the model is kn
 // Draws that do not hear the order of first calls; nats a choice that it says there, from which on it counts wholly.
 constexpr int kUnheard = 2;
 constexpr double kOrdered = 0.3;
-// Attempts to queue requests up, by leases, by scattering, and by rings of exchanges, at most.
-constexpr int kQueues = 6, kLeases = 6, kScatters = 24, kRings = 6;
-// Nats for each call, by what the model says that is learned from it: of the first one, to go on at all, and of another.
-constexpr double kMuchScattered = 0.0035, kWorthScattering = 0.001;
-constexpr int kInVain = 2;          // scatterings in a row
+// Attempts to queue requests up, by leases, and by rings of exchanges, at most.
+constexpr int kQueues = 6, kLeases = 6, kRings = 6;
 constexpr double kRestless = 0.01;  // share of children that moved since the model was taught: too early
 
 Problem without_rows(std::int32_t parent_classes, std::int32_t child_classes) {
@@ -164,34 +161,6 @@ void Matcher::Search::move_on() {
     repeat(&Search::eject, kRings);
 }
 
-// Scattered, climbed and learned from, again and again: what one model finds is little, and the next one finds more by
-// it. So it is the models that have to say more of their own assignments, not the pieces: these gain always where
-// requests are in doubt, because another model likes another half of them. And where the first one finds little, there
-// is nothing behind it but what a model that was fitted for longer says for that alone, and two searches would agree on.
-void Matcher::Search::scatter_on() {
-    const auto calls = static_cast<double>(problem_.children.size());
-    double highest = score();
-    const auto gain = [&] {
-        attempt(&Search::scatter);
-        learn_again();
-        return (score() - highest) / calls;
-    };
-    const double first = gain();
-    if (first < kMuchScattered) return;
-    highest += first * calls;
-    auto best = chains_.parent_of();
-    for (int round = 1, in_vain = 0; round < kScatters && in_vain < kInVain; ++round) {
-        const double more = gain();
-        in_vain = more > kWorthScattering ? 0 : in_vain + 1;
-        if (more <= 0) continue;
-        highest += more * calls;
-        best = chains_.parent_of();
-    }
-    if (chains_.parent_of() == best) return;
-    chains_.restore(best);
-    learn_again();
-}
-
 void Matcher::Search::place() {
     set_out();
     // A request that has no call yet has no place among those that wait, and moves all behind it: so first calls are ranked
@@ -295,12 +264,14 @@ Assignment Matcher::Search::weigh(const Draws& drawn) {
     return out;
 }
 
-// Share of the children whose parent is another than when the model was learned last.
-double Matcher::Search::changed() const {
+// Share of the children whose parent is another than when the model was learned last; or than in that assignment.
+double Matcher::Search::changed() const { return moved_since(taught_by_); }
+
+double Matcher::Search::moved_since(const std::vector<std::int32_t>& before) const {
     const auto& parent_of = chains_.parent_of();
-    if (taught_by_.size() != parent_of.size()) return 1;
+    if (before.size() != parent_of.size()) return 1;
     std::size_t count = 0;
-    for (std::size_t c = 0; c < parent_of.size(); ++c) count += parent_of[c] != taught_by_[c];
+    for (std::size_t c = 0; c < parent_of.size(); ++c) count += parent_of[c] != before[c];
     return static_cast<double>(count) / static_cast<double>(parent_of.size());
 }
 

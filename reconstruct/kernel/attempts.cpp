@@ -11,7 +11,16 @@ constexpr float kScatter = 0.15f;
 // Draws that cool down, because a climb from the first alone goes to the nearest summit.
 constexpr float kAnneal[] = {kScatter, 0.3f, 0.6f};
 constexpr int kSupposedFor = 4;  // models
+// Rounds of queueing requests up; and the share of the calls that moved in one, up to which the next hardly moves others.
 constexpr int kQueueRounds = 8;
+constexpr double kQueued = 0.002;
+// Nats for each call, by what the model says that is learned from a scattering: of the first one, to go on at all, and of
+// another; how many there are at most, and in vain in a row.
+constexpr double kMuchScattered = 0.0035, kWorthScattering = 0.001;
+constexpr int kScatters = 24, kInVain = 2;
+// Climbs, and models of the assignment that one has found, at most; and nats for each call, of another model of that.
+constexpr int kRefits = 24;
+constexpr double kWorthRefitting = 1e-4;
 constexpr float kInOrder = 2.0f;  // nats for each octave of places that a request is before or behind its own
 
 }  // namespace
@@ -79,7 +88,7 @@ void Matcher::Search::queue_up() {
         climb(2);
         model_.temper(to_decide_);
         climb(4);
-        if (chains_.parent_of() == before) break;
+        if (moved_since(before) <= kQueued) break;
     }
     suppose_order(0.0f);
 }
@@ -97,6 +106,56 @@ void Matcher::Search::scatter() { draw_all(kScatter); }
 
 void Matcher::Search::anneal() {
     for (const float evidence : kAnneal) draw_all(evidence);
+}
+
+// Who has waited for a connection is told by the last model, and tells the next one: of the same assignment each of them
+// says a little more than the one before, which is no sign that scattering finds anything.
+void Matcher::Search::refit() {
+    const auto calls = static_cast<double>(problem_.children.size());
+    for (int round = 0; round < kRefits; ++round) {
+        const double before = score();
+        double says = before, gain = kWorthRefitting * calls;
+        for (int model = 0; model < kRefits && gain >= kWorthRefitting * calls; ++model) {
+            stop_.poll();
+            model_.estimate(chains_.parent_of());
+            gain = score() - says;
+            says += gain;
+        }
+        chains_.forget();
+        nearness_.forget();
+        if (says - before <= kWorthScattering * calls) return;
+        climb(options_.max_sweeps);
+        learn_again();
+    }
+}
+
+// Scattered, climbed and learned from, again and again: what one model finds is little, and the next one finds more by
+// it. So it is the models that have to say more of their own assignments, not the pieces: these gain always where
+// requests are in doubt, because another model likes another half of them. And where the first one finds little, there
+// is nothing behind it but what a model that was fitted for longer says for that alone, and two searches would agree on.
+void Matcher::Search::scatter_on() {
+    const auto calls = static_cast<double>(problem_.children.size());
+    refit();
+    double highest = score();
+    const auto gain = [&] {
+        attempt(&Search::scatter);
+        learn_again();
+        return (score() - highest) / calls;
+    };
+    const double first = gain();
+    if (first < kMuchScattered) return;
+    highest += first * calls;
+    auto best = chains_.parent_of();
+    for (int round = 1, in_vain = 0; round < kScatters && in_vain < kInVain; ++round) {
+        const double more = gain();
+        in_vain = more > kWorthScattering ? 0 : in_vain + 1;
+        if (more <= 0) continue;
+        highest += more * calls;
+        best = chains_.parent_of();
+    }
+    if (chains_.parent_of() == best) return;
+    chains_.restore(best);
+    learn_again();
 }
 
 // Rings of exchanges, each of which may begin with a loss.

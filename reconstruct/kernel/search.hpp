@@ -81,6 +81,7 @@ private:
     double bind(const Problem& stretch, const std::vector<float>& idle);
     void learn();
     void move_on();
+    void refit();
     void scatter_on();
     void start_elsewhere();
     void place();
@@ -90,6 +91,7 @@ private:
     float order_unheard(const std::vector<std::int32_t>& best);
     Assignment weigh(const Draws& drawn);
     double changed() const;
+    double moved_since(const std::vector<std::int32_t>& before) const;
     void reestimate();
     void learn_again();
     void relearn();
