@@ -46,6 +46,7 @@ Matcher::Search::Search(std::int32_t parent_classes, std::int32_t child_classes,
       ejection_(problem_, candidates_, model_, length_, nearness_, split_, stop_),
       leases_(problem_, candidates_, model_, nearness_, stop_),
       cut_off_(problem_, candidates_, model_, length_, split_, stop_),
+      shift_(problem_, candidates_, model_, length_, stop_),
       chains_(candidates_),
       probabilities_(problem_, candidates_, chains_, nearness_, split_, move_, exchange_, options_.draws,
                      stop_) {}
@@ -61,7 +62,8 @@ double Matcher::Search::bind(const Problem& stretch, const std::vector<float>& i
     whole_connections_ = lent_.once() && !mostly_silent();
     to_decide_ = whole_connections_ ? kToDecideWhole : kToDecide;
     model_.temper(to_decide_);
-    model_.doubt(false);
+    model_.decide();
+    model_.lend_to_nobody(false);
     if (lent_.once()) {
         lent_.keep_whole(problem_, candidates_);
     } else {
@@ -190,6 +192,7 @@ void Matcher::Search::soften() {
 // To the best assignment near the last estimate. Where it is not that of the `first` stretch, which was learned from again
 // and again, what was ranked first may be far from what is found.
 void Matcher::Search::improve(bool first) {
+    model_.lend_to_nobody(false);
     climb(options_.max_sweeps);
     rank();
     climb(options_.max_sweeps);
@@ -215,6 +218,14 @@ void Matcher::Search::improve(bool first) {
     unsettle(certain);
     if (!first && moved()) nearness_.forget_starts();  // also of those who took no part
     if (cut_off_.run(chains_)) climb(options_.max_sweeps);
+    if (shift_.run(chains_)) climb(options_.max_sweeps);
+    // Calls that are left to nobody for a while make room for others. So it comes last that they take a connection, too.
+    model_.lend_to_nobody(true);
+    const auto& parent_of = chains_.parent_of();
+    if (std::find(parent_of.begin(), parent_of.end(), kNone) == parent_of.end()) return;
+    chains_.forget();
+    climb(options_.max_sweeps);
+    if (shift_.run(chains_)) climb(options_.max_sweeps);
 }
 
 // What the order of first calls says of the best assignment, it says of itself: that was found by it. An order that is
@@ -240,7 +251,7 @@ float Matcher::Search::order_unheard(const std::vector<std::int32_t>& best) {
 Draws Matcher::Search::draws() {
     const auto best = chains_.parent_of();
     model_.temper(kToDoubt);
-    model_.doubt(true);
+    model_.doubt(best);
     find_live_pairs();
     Temper temper = kToDoubt;
     temper.order = order_unheard(best);

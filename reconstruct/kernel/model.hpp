@@ -113,8 +113,17 @@ public:
     void temper(const Temper& temper) noexcept { temper_ = temper; }
     const Temper& temper() const noexcept { return temper_; }
 
-    // Whether it is asked how sure an assignment is, and not which one is best.
-    void doubt(bool doubts) noexcept { doubts_ = doubts; }
+    // From here on it is asked how sure this assignment is, in which what is nobody's is so at the usual rate: the higher
+    // one is there to doubt links. Or again which one is best.
+    void doubt(const std::vector<std::int32_t>& parent_of) {
+        doubts_ = true;
+        nobodys_.resize(parent_of.size());
+        for (std::size_t c = 0; c < parent_of.size(); ++c) nobodys_[c] = parent_of[c] == kNone;
+    }
+    void decide() noexcept { doubts_ = false; }
+
+    // Whether calls of nobody need a connection, too.
+    void lend_to_nobody(bool lends) noexcept { lends_ = lends; }
 
     // Log score of a step of parent p from child `previous` (kStart: its arrival) to child `next` (kEnd: its departure).
     // The content of `next` is not in it.
@@ -169,8 +178,13 @@ public:
     // what the temper takes from a usual one is taken here, too, or whoever makes a call would gain by that alone.
     float orphan(std::int32_t child) const noexcept {
         const auto cls = problem_.children.cls[child];
-        float nats = doubts_ ? orphans_.log_rate_in_doubt(cls) : orphans_.log_rate(cls);
+        const bool in_doubt = doubts_ && !nobodys_[static_cast<std::size_t>(child)];
+        float nats = in_doubt ? orphans_.log_rate_in_doubt(cls) : orphans_.log_rate(cls);
         if (!against_nobody_.empty()) nats -= against_nobody_[static_cast<std::size_t>(cls)];
+        // On one of the connections that were idle, as everybody's calls. Where links are doubted, or such calls are known,
+        // timers may have their own.
+        const auto& row = child_[static_cast<std::size_t>(child)];
+        if (lends_ && !in_doubt && row.before_on_conn != kNone) nats += orphans_.supposed(cls) * row.log_pick;
         return nats + (temper_.gaps - 1) * usual_gap_;
     }
     // How many calls of a class are expected to be nobody's.
@@ -313,7 +327,8 @@ private:
     Affinity affinity_;
     bool learned_ = false;
     bool lent_once_ = false;
-    bool doubts_ = false;
+    bool doubts_ = false, lends_ = false;
+    std::vector<std::uint8_t> nobodys_;  // by child: in the assignment of which it is asked how sure it is
     Temper temper_;
     std::vector<float> against_none_, against_nobody_;
 

@@ -75,6 +75,7 @@ void Orphans::bind() {
     streams_.resize(classes);
     log_rate_.resize(classes, static_cast<float>(kUnlikely));
     log_rate_in_doubt_.resize(classes, static_cast<float>(kUnlikely));
+    supposed_.resize(classes, 1.0f);
     alone_.assign(classes, 0.0f);
     stands_for_.assign(children.size(), 0.0f);
     const auto decided = problem_.decided();
@@ -118,6 +119,7 @@ void Orphans::estimate(double keep) {
     for (std::size_t k = 0; k < streams_.size(); ++k) {
         const auto& [made, expected, alone] = streams_[k];
         const double calls = expected + kShare * made + kFew;
+        supposed_[k] = static_cast<float>(1 - expected / calls);
         log_rate_[k] = log_rate(calls);
         log_rate_in_doubt_[k] = log_rate(calls + kHidden * made * kUnseen / (kUnseen + kHidden * alone));
     }

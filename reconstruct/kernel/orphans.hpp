@@ -36,6 +36,8 @@ public:
     float log_rate_in_doubt(std::int32_t cls) const noexcept {
         return log_rate_in_doubt_[static_cast<std::size_t>(cls)];
     }
+    // Share of that rate that is supposed, and not told by calls that no request could have made.
+    float supposed(std::int32_t cls) const noexcept { return supposed_[static_cast<std::size_t>(cls)]; }
     // How many calls of this class are nobody's.
     double expected(std::int32_t cls) const noexcept {
         return streams_[static_cast<std::size_t>(cls)].expected;
@@ -55,7 +57,7 @@ private:
     std::vector<Stream> streams_;    // by class
     double span_ns_ = 0;
     std::vector<float> alone_;  // by class: share of the time in which its calls would find nobody
-    std::vector<float> log_rate_, log_rate_in_doubt_;  // by class
+    std::vector<float> log_rate_, log_rate_in_doubt_, supposed_;  // by class
 };
 
 }  // namespace tapscope::match

@@ -26,6 +26,7 @@
 #include "pieces.hpp"
 #include "probability.hpp"
 #include "random.hpp"
+#include "shift.hpp"
 #include "stop.hpp"
 #include "workers.hpp"
 
@@ -180,6 +181,7 @@ private:
     Ejection ejection_;
     Leases leases_;
     CutOff cut_off_;
+    Shift shift_;
     Chains chains_;
     Probabilities probabilities_;
     std::vector<std::int32_t>
