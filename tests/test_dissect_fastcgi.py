@@ -107,6 +107,18 @@ def test_parameters_may_be_spread_over_records(tmp_path: Path) -> None:
     assert calls(tables) == [("GET /story/{n} ?page", 200)]
 
 
+@pytest.mark.parametrize(
+    "head", [b"Status: 503 no\r\n\r\nx", b"X-A: b\nLocation: /c\n\nx", b"X-A: b\r\n\r\nStatus: 404 x\r\n"]
+)
+def test_the_head_of_an_answer_may_be_spread_over_records(tmp_path: Path, head: bytes) -> None:
+    """STDOUT is a stream: where its records end means nothing (specification, 3.3)."""
+    expected = 503 if b"503" in head else 302 if b"Location" in head else 200
+    for size in (1, 2, 5, 9, len(head)):
+        spread = b"".join(record(6, head[i : i + size]) for i in range(0, len(head), size))
+        tables = talk(tmp_path, (CLIENT, get("/a")), (SERVER, spread + record(6) + end()))
+        assert calls(tables) == [("GET /a", expected)]
+
+
 def test_the_trace_of_a_traceparent_is_the_same_evidence_as_in_http(tmp_path: Path) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     behind = talk(tmp_path, (CLIENT, get("/", HTTP_TRACEPARENT=trace)), (SERVER, answer(OK)))

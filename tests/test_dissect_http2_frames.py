@@ -136,8 +136,10 @@ def test_a_header_block_in_pieces_with_padding_and_priority(mss: int, tmp_path: 
     assert tables.messages["wire_bytes"].tolist() == [4 * 9 + 9 + len(block), 11 + 13]
 
 
-def test_a_reset_by_the_server_is_the_answer(tmp_path: Path) -> None:
-    refused = frame(RST_STREAM, 0, 1, struct.pack("!I", 7))
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_reset_by_the_server_is_the_answer(tmp_path: Path, code: int) -> None:
+    """Whatever its code: the stream is closed by NO_ERROR, too (RFC 9113, 5.1), a library's default."""
+    refused = frame(RST_STREAM, 0, 1, struct.pack("!I", code))
     tables = play(tmp_path, [*OPEN, (CLIENT, ask(1)), (SERVER, refused)])
     assert rows(tables) == [("http2", "request", "GET /a", -1), ("http2", "response", -1, 0)]
     assert tables.messages["flags"][1] == MessageFlag.ERROR

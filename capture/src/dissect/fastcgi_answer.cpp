@@ -1,5 +1,6 @@
 // Answers of FastCGI: the CGI head, END_REQUEST.
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <string_view>
 
@@ -27,6 +28,7 @@ void AnswerHead::begin(bool seen) noexcept {
     status_ = -1;
     open_ = true;
     seen_ = seen;
+    line_bytes_ = 0;
 }
 
 // "Status: 404 Not Found", "Location: ...", others; an empty line. Without Status it is 200, or 302.
@@ -42,30 +44,39 @@ void AnswerHead::read(MessageRef answer, Bytes content, Recorder& recorder) {
             return;
         }
     }
-    while (!text.empty()) {
+    while (!text.empty() && open_) {
         const std::size_t newline = text.find('\n');
-        std::string_view line = text.substr(0, newline);
-        text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
-        if (line.ends_with('\r')) line.remove_suffix(1);
-        if (line.empty() && newline != std::string_view::npos) {
-            open_ = false;
-            break;
-        }
-        if (starts_folded(line, "status:")) {
-            line.remove_prefix(7);
-            while (line.starts_with(' ')) line.remove_prefix(1);
-            if (line.size() >= 3 && all_digits(line.substr(0, 3)))
-                status_ =
-                    static_cast<std::int16_t>((line[0] - '0') * 100 + (line[1] - '0') * 10 + (line[2] - '0'));
-        } else if (status_ < 0 && starts_folded(line, "location:")) {
-            status_ = 302;
-        }
+        const auto part = text.substr(0, newline);
+        const auto kept = std::min(part.size(), line_.size() - std::min(line_bytes_, line_.size()));
+        if (kept > 0) std::memcpy(&line_[line_bytes_], part.data(), kept);
+        line_bytes_ += part.size();
+        if (newline == std::string_view::npos) break;  // the line goes on in the next record
+        text.remove_prefix(newline + 1);
+        take_line();
     }
     if (open_ && content.size() < kMaxHead) return;
+    take_line();
     open_ = false;
     if (status_ < 0) status_ = 200;
     recorder.set_status(answer, status_);
     if (status_ >= 500) recorder.add_flags(answer, message_flag::error);
+}
+
+// An empty one ends the head.
+void AnswerHead::take_line() noexcept {
+    std::string_view line(line_.data(), std::min(line_bytes_, line_.size()));
+    line_bytes_ = 0;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) {
+        open_ = false;
+    } else if (starts_folded(line, "status:")) {
+        line.remove_prefix(7);
+        while (line.starts_with(' ')) line.remove_prefix(1);
+        if (line.size() < 3 || !all_digits(line.substr(0, 3))) return;
+        status_ = static_cast<std::int16_t>((line[0] - '0') * 100 + (line[1] - '0') * 10 + (line[2] - '0'));
+    } else if (status_ < 0 && starts_folded(line, "location:")) {
+        status_ = 302;
+    }
 }
 
 // application status u32, protocol status u8, 3 bytes.
@@ -84,7 +95,9 @@ void AnswerHead::end(MessageRef answer, Bytes content, Recorder& recorder) {
 }
 
 void AnswerHead::cut(MessageRef answer, Recorder& recorder) {
-    if (open_ && status_ >= 0) recorder.set_status(answer, status_);
+    const bool open = open_;
+    if (open) take_line();
+    if (open && status_ >= 0) recorder.set_status(answer, status_);
     open_ = false;
 }
 

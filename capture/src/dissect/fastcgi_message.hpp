@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -58,8 +59,13 @@ public:
     void cut(MessageRef answer, Recorder& recorder);
 
 private:
+    void take_line() noexcept;
+
     std::int16_t status_ = -1;  // as far as the head was read
-    bool open_ = false;         // the head is not complete
+    // The beginning of the line at hand, which may go on in the next record; and how long it is so far.
+    std::array<char, 32> line_{};
+    std::size_t line_bytes_ = 0;
+    bool open_ = false;  // the head is not complete
     bool seen_ = true;
 };
 

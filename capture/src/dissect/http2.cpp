@@ -27,7 +27,6 @@ constexpr std::uint32_t kMaxSettings = 600;  // bytes of a SETTINGS frame that i
 constexpr std::uint16_t kSettingMaxFrame = 5;
 constexpr std::uint32_t kMaxFrameUnseen = 1024 * 1024;  // believed where the settings were not seen
 constexpr std::size_t kFormBytes = 8 * 1024;
-constexpr std::uint32_t kNoError = 0;
 
 bool agrees(Bytes bytes, std::string_view pattern) noexcept {
     return as_text(bytes.first(std::min(bytes.size(), pattern.size()))) == pattern.substr(0, bytes.size());
@@ -297,7 +296,7 @@ Parsed Http2Dissector::Session::control(Direction direction, Bytes bytes, Record
             break;
         case Type::rst_stream:
             if (bytes.size() < size) return {Step::ok, 0};
-            reset(direction, load_be32(&bytes[kHeaderSize]), recorder);
+            reset(direction, recorder);
             return {Step::ok, size};
         case Type::goaway:
             recorder.count("http2.goaway");
@@ -309,16 +308,16 @@ Parsed Http2Dissector::Session::control(Direction direction, Bytes bytes, Record
     return {Step::ok, size};
 }
 
-// RST_STREAM. By the server it is the answer, or its end; by the client the call is given up, which a one-way message
+// RST_STREAM, whatever its code. By the server it is the answer, or its end; by the client the call is given up, which a one-way message
 // tells that refers to the request.
-void Http2Dissector::Session::reset(Direction direction, std::uint32_t code, Recorder& recorder) {
+void Http2Dissector::Session::reset(Direction direction, Recorder& recorder) {
     const std::uint64_t size = kHeaderSize + 4;
     Stream* const stream = streams.find(side(direction).frame.stream);
     Interleaved* message = nullptr;
     Interleaved given_up;
     if (stream != nullptr && !stream->closed) {
         if (direction == Direction::to_client) {
-            if (!stream->answered && code != kNoError) {
+            if (!stream->answered) {
                 stream->response = recorder.begin_stream(MessageKind::response, 0, stream->request.ref);
                 message = &stream->response;
             } else {

@@ -30,7 +30,7 @@ struct Http2Dissector::Session {
     Parsed prefix(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed fragment(Direction direction, Bytes bytes, Recorder& recorder);
     Parsed control(Direction direction, Bytes bytes, Recorder& recorder);
-    void reset(Direction direction, std::uint32_t code, Recorder& recorder);
+    void reset(Direction direction, Recorder& recorder);
     void promised(std::uint32_t id, Recorder& recorder);
     void stream_ended(Direction direction, http2::Stream& stream, Recorder& recorder);
     bool is_lossy() const noexcept { return lossy[0] || lossy[1]; }
