@@ -359,6 +359,7 @@ AMBIGUOUS = {
     "two lengths": b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
     "odd coding": b"Transfer-Encoding: xchunked\r\n\r\n",
     "no length": b"Content-Length: five\r\n\r\n",
+    "one length twice": b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
     "a negative length": b"Content-Length: -5\r\n\r\n",
     "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "a chunk size with blanks": b"Transfer-Encoding: chunked\r\n\r\n2 \r\nab\r\n0\r\n\r\n",

@@ -99,6 +99,16 @@ def test_cut_at_every_byte_nothing_changes(tmp_path: Path) -> None:
         assert pieces.messages["wire_bytes"].tolist() == whole.messages["wire_bytes"].tolist()
 
 
+def test_a_connection_that_begins_with_get_values_is_known_however_it_is_cut(tmp_path: Path) -> None:
+    asked = record(9, b"\x0e\0FCGI_MAX_CONNS", request=0)
+    told = record(10, b"\x0e\1FCGI_MAX_CONNS5", request=0)
+    parts = [(CLIENT, asked), (SERVER, told), (CLIENT, get("/a")), (SERVER, answer(OK))]
+    for cut in (1, 2, 3, 7, 8, 100):
+        tables = talk(tmp_path, *parts, cut=cut)
+        assert calls(tables) == [("GET /a", 200)]
+        assert len(tables.messages["kind"]) == 4
+
+
 def test_parameters_may_be_spread_over_records(tmp_path: Path) -> None:
     whole = params(REQUEST_METHOD="GET", REQUEST_URI="/story/17?page=2")
     body = whole[8 : 8 + struct.unpack_from("!H", whole, 4)[0]]

@@ -146,6 +146,15 @@ def test_a_reset_by_the_server_is_the_answer(tmp_path: Path, code: int) -> None:
     assert tables.counter("http2.reset_by_server") == 1
 
 
+def test_an_upload_that_the_server_cuts_short_is_unfinished(tmp_path: Path) -> None:
+    """RFC 9113, 8.1: the whole answer, then a reset without error; or the reset alone."""
+    cut = frame(RST_STREAM, 0, 1, bytes(4))
+    upload = ask(1, "/up", END_HEADERS) + frame(DATA, 0, 1, b"x" * 50)
+    for reply, flags in ((answer(1) + cut, 0), (cut, MessageFlag.ERROR)):
+        tables = play(tmp_path, [*OPEN, (CLIENT, upload), (SERVER, reply)])
+        assert tables.messages["flags"].tolist() == [MessageFlag.UNFINISHED, flags]
+
+
 def test_a_cancelled_stream_is_open_for_a_late_answer(tmp_path: Path) -> None:
     cancel = frame(RST_STREAM, 0, 1, struct.pack("!I", 8))
     late = answer(1, END_HEADERS) + frame(DATA, END_STREAM, 1, b"late")

@@ -118,6 +118,31 @@ void a_body_that_never_comes_does_not_hide_the_next_request() {
     expect_equal(tap.counters("ajp."), "ajp.body_not_sent 1\n", "counted");
 }
 
+// A request of 516 bytes for GET begins like a body packet: behind the end of the answer it is the next request.
+void a_request_as_long_as_it_begins_is_no_body() {
+    const std::string post = forward(4, "/bb/store", {header('\x08', "3")});
+    const std::string odd = forward(2, "/bb/" + std::string(516 - (get.size() - 4) + 8, '1'));
+    expect(odd.size() == 4 + 516, "516 bytes");
+    Tap tap;
+    tap.play({up(post), down(headers(403) + end_response), up(odd), down(headers(200) + end_response)})
+        .finish();
+    expect(tap.accounted(), "bytes add up");
+    expect_equal(tap.messages(),
+                 "0 > request 'POST /bb/store' bytes 65 at 1-1\n"
+                 "1 < response status 403 bytes 32 at 2-2 answers 0\n"
+                 "2 > request 'GET /bb/{id}' bytes 520 at 3-3\n"
+                 "3 < response status 200 bytes 32 at 4-4 answers 2\n",
+                 "request of 516 bytes");
+}
+
+void an_interim_answer_is_not_the_answer() {
+    expect_equal(play_all_ways({up(get), down(headers(103)), down(headers(200) + end_response)}, "interim"),
+                 "0 > request 'GET /bb/story/{n}' bytes 62 at 1-1\n"
+                 "1 < interim status 103 bytes 26 at 2-2 answers 0\n"
+                 "2 < response status 200 bytes 32 at 3-3 answers 0\n",
+                 "interim");
+}
+
 void evidence_is_that_of_the_http_request() {
     const std::string request =
         forward(4, "/bb/story/17",
@@ -253,6 +278,22 @@ void a_lost_request_leaves_an_orphan() {
                  "lost request");
 }
 
+void a_lost_body_leaves_a_truncated_request() {
+    const std::string post = forward(4, "/bb/store", {header('\x08', "1300")});
+    const std::string all = body(std::string(1300, 'x'));
+    Tap tap;
+    tap.play({up(post), lost_up(all.size()), down(headers(200) + end_response), up(get),
+              down(headers(200) + end_response)})
+        .finish();
+    expect(tap.accounted(), "bytes add up");
+    expect_equal(tap.messages(),
+                 "0 > request 'POST /bb/store' flags 1 bytes 68 at 1-1\n"
+                 "1 < response status 200 bytes 32 at 3-3 answers 0\n"
+                 "2 > request 'GET /bb/story/{n}' flags 64 bytes 62 at 4-4\n"
+                 "3 < response status 200 bytes 32 at 5-5 answers 2\n",
+                 "lost body");
+}
+
 void a_loss_inside_a_request_keeps_the_request() {
     const std::string long_get = forward(2, "/bb/" + std::string(3000, 'q'));
     Tap tap;
@@ -287,6 +328,8 @@ int main() {
     an_empty_body_packet_has_two_forms();
     a_late_body_does_not_hide_the_next_request();
     a_body_that_never_comes_does_not_hide_the_next_request();
+    a_request_as_long_as_it_begins_is_no_body();
+    an_interim_answer_is_not_the_answer();
     evidence_is_that_of_the_http_request();
     evidence_does_not_depend_on_the_segments();
     a_method_by_name();
@@ -294,6 +337,7 @@ int main() {
     a_loss_inside_a_response_keeps_the_pairing();
     a_lost_response_is_not_replaced_by_the_next();
     a_lost_request_leaves_an_orphan();
+    a_lost_body_leaves_a_truncated_request();
     a_loss_inside_a_request_keeps_the_request();
     probes();
     return failures == 0 ? 0 : 1;

@@ -136,7 +136,7 @@ Parsed AjpDissector::parse(Direction direction, Bytes bytes, Recorder& recorder)
                                                                      : std::min<std::size_t>(length, 3);
         if (have < wanted) {
             // Reported now, so that a loss inside the packet does not lose the message.
-            if (direction == Direction::to_server && !s.begun && owed_ == 0 &&
+            if (direction == Direction::to_server && !s.begun && !body_due() &&
                 looks_like_request(payload) == Probe::yes) {
                 begin_request(here, recorder);
                 s.begun = true;
@@ -168,7 +168,7 @@ bool AjpDissector::is_body(std::size_t length, Bytes payload) const noexcept {
 
 std::size_t AjpDissector::wanted_of_server(std::size_t length, Bytes payload) const noexcept {
     if (payload.size() < 2) return std::min<std::size_t>(length, 2);
-    if (is_body(length, payload) && (owed_ > 0 || looks_like_request(payload) == Probe::no)) {
+    if (is_body(length, payload) && (body_due() || looks_like_request(payload) == Probe::no)) {
         return form_ ? std::min(length, 2 + kFormBytes) : 2;
     }
     return payload[0] == static_cast<std::uint8_t>(Type::forward_request) ? length : 1;
@@ -177,9 +177,10 @@ std::size_t AjpDissector::wanted_of_server(std::size_t length, Bytes payload) co
 void AjpDissector::web_server_packet(std::size_t length, Bytes payload, std::uint64_t at, std::uint64_t next,
                                      Recorder& recorder) {
     Side& s = side(Direction::to_server);
-    if (!s.begun && is_body(length, payload) && (owed_ > 0 || looks_like_request(payload) != Probe::yes)) {
+    if (!s.begun && is_body(length, payload) && (body_due() || looks_like_request(payload) != Probe::yes)) {
         if (owed_ == 0) recorder.count("ajp.unexpected_body");
         if (request_ == kNoMessage) {  // joined in the middle of a body
+            if (owed_ > 0) --owed_;
             recorder.remainder(Direction::to_server, "ajp.before_first_request");
             return;
         }
@@ -212,7 +213,7 @@ void AjpDissector::begin_request(std::uint64_t at, Recorder& recorder) {
     request_ = recorder.begin(Direction::to_server, MessageKind::request, at);
     if (owed_ > 0) recorder.count("ajp.body_not_sent", owed_);
     owed_ = 0;
-    form_ = false;
+    form_ = answered_ = false;
     next_exchange(recorder);
 }
 
@@ -244,9 +245,14 @@ void AjpDissector::container_packet(Bytes payload, std::uint64_t at, std::uint64
     }
     switch (static_cast<Type>(payload[0])) {
         case Type::send_headers: {
+            const int status = payload.size() >= 3 ? load_be16(&payload[1]) : -1;
+            if (status / 100 == 1 && status != 101) {  // the answer proper is still to come
+                const MessageRef ref = recorder.begin(Direction::to_client, MessageKind::interim, at);
+                recorder.set_status(ref, status);
+                return recorder.end(ref, next);
+            }
             next_exchange(recorder);
             begin_answer(at, recorder);
-            const int status = payload.size() >= 3 ? load_be16(&payload[1]) : -1;
             recorder.set_status(answer_, status);
             if (status >= 500) recorder.add_flags(answer_, message_flag::error);
             return;
@@ -265,10 +271,11 @@ void AjpDissector::container_packet(Bytes payload, std::uint64_t at, std::uint64
             if (payload[0] == static_cast<std::uint8_t>(Type::send_body_chunk)) return;
             recorder.end(answer_, next);
             answer_ = kNoMessage;
+            answered_ = true;
             return;
         }
         case Type::get_body_chunk:
-            ++owed_;
+            if (!side(Direction::to_server).lost) ++owed_;  // else it may have been sent in the hole
             if (answer_ == kNoMessage)
                 alone(Direction::to_client, MessageKind::interim, "GET_BODY_CHUNK", at, next, recorder);
             return;
@@ -307,6 +314,11 @@ void AjpDissector::on_gap(Direction direction, std::uint64_t missing, Recorder& 
         s.due = request_;
         s.left = s.partial = 0;
         return recorder.borders_kept();
+    }
+    // Where a body packet is owed, the hole has it, or a part of it.
+    if (direction == Direction::to_server && owed_ > 0 && request_ != kNoMessage) {
+        recorder.add_flags(request_, message_flag::truncated);
+        owed_ = 0;
     }
     s.lost = true;
     s.begun = false;

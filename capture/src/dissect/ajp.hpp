@@ -45,6 +45,7 @@ private:
                            Recorder& recorder);
     void container_packet(Bytes payload, std::uint64_t at, std::uint64_t next, Recorder& recorder);
     bool is_body(std::size_t length, Bytes payload) const noexcept;
+    bool body_due() const noexcept { return owed_ > 0 && !answered_; }
     void begin_request(std::uint64_t at, Recorder& recorder);
     void next_exchange(Recorder& recorder);
     void begin_answer(std::uint64_t at, Recorder& recorder);
@@ -58,6 +59,7 @@ private:
     MessageRef request_ = kNoMessage;  // the last FORWARD_REQUEST
     MessageRef answer_ = kNoMessage;   // open response
     std::uint32_t owed_ = 0;           // body packets that the container waits for
+    bool answered_ = false;            // in full: a body packet may still come, more likely the next request
     bool form_ = false;                // the next body packet starts an urlencoded form
     std::uint64_t form_bytes_ = 0;     // its content length
 };

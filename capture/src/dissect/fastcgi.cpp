@@ -19,7 +19,9 @@ Probe FastcgiDissector::probe(Bytes bytes, Direction direction) noexcept {
     if (bytes.empty()) return Probe::need_more;
     if (bytes[0] != 1) return Probe::no;
     if (bytes.size() < kHeader) {
-        const bool begins = direction == Direction::to_server && (bytes.size() < 2 || bytes[1] == 1);
+        // BEGIN_REQUEST or GET_VALUES
+        const bool begins =
+            direction == Direction::to_server && (bytes.size() < 2 || bytes[1] == 1 || bytes[1] == 9);
         return begins ? Probe::need_more : Probe::no;
     }
     const Type first = type_of(bytes);

@@ -308,8 +308,8 @@ Parsed Http2Dissector::Session::control(Direction direction, Bytes bytes, Record
     return {Step::ok, size};
 }
 
-// RST_STREAM, whatever its code. By the server it is the answer, or its end; by the client the call is given up, which a one-way message
-// tells that refers to the request.
+// RST_STREAM, whatever its code. By the server it is the answer, or its end, and of the request nothing more comes; by
+// the client the call is given up, which a one-way message tells that refers to the request.
 void Http2Dissector::Session::reset(Direction direction, Recorder& recorder) {
     const std::uint64_t size = kHeaderSize + 4;
     Stream* const stream = streams.find(side(direction).frame.stream);
@@ -317,6 +317,9 @@ void Http2Dissector::Session::reset(Direction direction, Recorder& recorder) {
     Interleaved given_up;
     if (stream != nullptr && !stream->closed) {
         if (direction == Direction::to_client) {
+            if (const Interleaved* open = open_message(*stream, Direction::to_server);
+                open != nullptr && !lossy[0])
+                recorder.add_flags(open->ref, message_flag::unfinished);
             if (!stream->answered) {
                 stream->response = recorder.begin_stream(MessageKind::response, 0, stream->request.ref);
                 message = &stream->response;

@@ -103,7 +103,7 @@ std::uint64_t decimal(std::string_view digits) noexcept {
     return value;
 }
 
-// "5" or "5, 5"; several fields must agree too.
+// "5", or "5, 5", or several fields.
 void read_length(std::string_view value, HttpHead& head) noexcept {
     constexpr std::size_t kMostDigits = 18;
     if (value.starts_with(' ') && value.size() <= kMostDigits && !head.has_length &&
@@ -119,14 +119,13 @@ void read_length(std::string_view value, HttpHead& head) noexcept {
             head.suspicious = true;
             return;
         }
-        const std::uint64_t length = decimal(one);
-        if (head.has_length && head.content_length != length) {
-            head.suspicious =
-                true;  // the first one counts; if that is wrong the next start line does not fit
-            return;
+        // The first one counts; if that is wrong the next start line does not fit.
+        if (head.has_length) {
+            head.suspicious = true;
+        } else {
+            head.has_length = true;
+            head.content_length = decimal(one);
         }
-        head.has_length = true;
-        head.content_length = length;
         if (comma == value.size()) return;
         value.remove_prefix(comma + 1);
         head.suspicious = true;
