@@ -120,7 +120,7 @@ def plateau(
     """
     total = float(walk.work.sum())
     if total <= 0 or not seconds_per_work > 0:
-        return not_reached("no call was completed")
+        return not_reached("no call that takes measurable time was completed")
     slope = 1 / seconds_per_work
     found = _first_full(walk, seconds_per_work, total)
     if found is None:

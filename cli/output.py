@@ -104,9 +104,22 @@ def print_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], *, as_csv: b
 
         write_rows(sys.stdout, names, rows, "csv")
     elif as_json:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
+        keys = _different(names)
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
     else:
         print_table("", names, rows)
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """Names of columns, which a query may give twice, as keys: the second `a` is `a_2`."""
+    keys: list[str] = []
+    for name in names:
+        key, number = name, 1
+        while key in keys:
+            number += 1
+            key = f"{name}_{number}"
+        keys.append(key)
+    return keys
 
 
 def print_records(title: str, records: Sequence[Mapping[str, Any]], as_json: bool) -> None:

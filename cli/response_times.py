@@ -124,7 +124,8 @@ def point_in_time(
     chosen = entry_nodes(run.read_table("nodes"), calls) if node is None else np.array([node_row(run, node)])
     listed = []
     for one in chosen.tolist():
-        rows = np.flatnonzero((calls["server_node"] == one) & (calls["depart_ns"] >= 0))
+        answered = (calls["depart_ns"] >= 0) & (calls["depart_ns"] >= calls["arrive_ns"])
+        rows = np.flatnonzero((calls["server_node"] == one) & answered)
         begin, end = calls["arrive_ns"][rows], calls["depart_ns"][rows]
         if not len(rows):
             continue

@@ -43,6 +43,7 @@ def node_summary(run: RunFile) -> list[dict[str, Any]]:
     known[links["child"][chosen]] = True
     probability[links["child"][chosen]] = links["probability"][chosen]
     answered = calls["depart_ns"] >= 0
+    measured = answered & (calls["depart_ns"] >= calls["arrive_ns"])  # else the clock went back
     stay_ms = (calls["depart_ns"] - calls["arrive_ns"]) / 1e6
     records = []
     for node in np.unique(calls["server_node"]):
@@ -57,7 +58,7 @@ def node_summary(run: RunFile) -> list[dict[str, Any]]:
                 "calls": int(here.sum()),
                 "mean_queue": _mean(loads["load"][at]),
                 "max_queue": int(loads["max"][at].max(initial=0)),
-                "mean_response_ms": _mean(stay_ms[here & answered]),
+                "mean_response_ms": _mean(stay_ms[here & measured]),
                 "unanswered": int((here & ~answered).sum()),
                 "linked_pct": 100.0 * float(known[here].mean()),
                 "mean_probability": _mean(certain),
@@ -173,7 +174,7 @@ def summary(run: RunFile) -> dict[str, Any]:
         "expected": run.meta("expected"),
         "self_check": "expected" in run.all_meta(),
         "refusal": _refusal(run),
-        "notes": [*_unseen(run), *_made_while_idle(run), *_too_large(run), *_far(run)],
+        "notes": [*_unseen(run), *_made_while_idle(run), *_too_large(run), *_far(run), *_backwards(run)],
         "hosts": sorted({table.host for table in run.dynamic_tables()}),
         "seconds": run.meta("seconds", {}),
         "loss": loss,
@@ -243,6 +244,19 @@ def _far(run: RunFile) -> list[str]:
     return [
         f"{calls} calls are stamped days away from all others and in no queue length, throughput or finding. "
         "Put their stamps right (editcap -t), or leave them out (editcap -A, -B)"
+    ]
+
+
+def _backwards(run: RunFile) -> list[str]:
+    """Calls that end before they begin."""
+    counted = {name: int(value) for name, value, _ in run.counters()}
+    calls, late = counted.get("load.negative_stay_excluded", 0), counted.get("source.late_packet", 0)
+    if not calls:
+        return []
+    why = "" if not late else f"; {late} packets are stamped before others that came earlier"
+    return [
+        f"{calls} calls end before they begin, and are in no queue length or response time{why}: a clock was "
+        "set back. Captures from before and after that are best traced apart"
     ]
 
 

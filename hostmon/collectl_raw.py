@@ -22,6 +22,7 @@ from tapscope.store.errors import TapscopeError
 STAMP = re.compile(r">>> (\d{1,10}(?:\.\d+)?) <<<")
 HEADER = re.compile(r"(\w+):[ \t]+(\S*[^\s:])(?=\s|$)")
 STAT_SINGLES = {"ctxt", "processes", "procs_running", "procs_blocked"}
+MOST_DIGITS_OF_PID = 10
 VMSTAT = re.compile(r"[a-z][a-z0-9_]*$")
 
 
@@ -107,6 +108,8 @@ def read_raw(lines: Iterable[str], path: str = "") -> HostLog:
                         tcp[f"{proto}_{name}"] = int(value)
             elif word.startswith(("proc:", "procT:")):
                 kind, _, pid = word.partition(":")
+                if len(pid) > MOST_DIGITS_OF_PID:
+                    raise ValueError(word)
                 of = ("thread" if kind == "procT" else "process", int(pid))
                 _process_line(process.setdefault(of, {}), rest)
             elif word.endswith(":") and rest.rstrip().endswith("kB"):

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapscope.hostmon.samples import Float, HostTable, Int, Series, typed
+from tapscope.hostmon.samples import LATEST_S, Float, HostTable, Int, Series, typed
 from tapscope.store.dynamic import folded
 
 TOO_MANY = 1800  # columns of a table: SQLite has 2000, and derived ones come on top
 
 
 PACKED_ROWS = 4096
+LATEST_NS = LATEST_S * 1_000_000_000
 
 
 def no_unit(name: str) -> str:
@@ -91,7 +92,12 @@ class Rows:
     def add(
         self, end_ns: int, names: tuple[str, ...], values: Sequence[Any], key: str = "", begin_ns: int = -1
     ) -> None:
-        """One row. `names` should be the same object for rows of the same columns."""
+        """One row. `names` should be the same object for rows of the same columns.
+
+        OverflowError for times that no clock tells; nothing is added then.
+        """
+        if not (-1 <= begin_ns < LATEST_NS and 0 <= end_ns < LATEST_NS):
+            raise OverflowError(f"a sample from {begin_ns} to {end_ns} ns")
         if self.end_ns and end_ns < self.end_ns[-1]:
             self.restart()
             self.went_back += 1

@@ -181,7 +181,7 @@ def measured(values: Sequence[Any] | NDArray[Any]) -> tuple[Any, int]:
     """A column as `typed`, and how many damaged values in a column of numbers were left empty."""
     found = values if isinstance(values, np.ndarray) else typed(values)
     if isinstance(found, np.ndarray):
-        return found, 0
+        return _finite(found, values)
     numbers: list[float | None] = []
     bad = known = 0
     for value in found:
@@ -194,6 +194,16 @@ def measured(values: Sequence[Any] | NDArray[Any]) -> tuple[Any, int]:
     if bad and known >= MOSTLY * (known + bad):
         return typed(numbers), bad
     return found, 0
+
+
+def _finite(found: NDArray[Any], values: Sequence[Any] | NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """A column of numbers without those that no monitor measures ("nan", "1e999"); and how many they were."""
+    if found.dtype.kind != "f" or np.isfinite(found).all():
+        return found, 0
+    bad = np.isinf(found)
+    if values is not found:
+        bad |= np.array([isinstance(value, str) and value != "" for value in values]) & np.isnan(found)
+    return np.where(bad, np.nan, found), int(bad.sum())
 
 
 def stamp_ns(text: str) -> int:

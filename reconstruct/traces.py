@@ -79,7 +79,8 @@ def _roots(parent: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def intra_node_delay(calls: Table, parent: NDArray[np.int64], made: Table | None = None) -> NDArray[np.int64]:
-    """Time that each node itself spent on each call, ns: stay minus union of child calls; -1 unanswered."""
+    """Time that each node itself spent on each call, ns: what the union of its child calls does not cover of
+    its stay; -1 unanswered."""
     made = calls if made is None else made
     stay = calls["depart_ns"] - calls["arrive_ns"]
     rows = np.flatnonzero((parent >= 0) & (made["depart_ns"] >= 0))
@@ -90,7 +91,9 @@ def intra_node_delay(calls: Table, parent: NDArray[np.int64], made: Table | None
         first = np.concatenate([[True], group[1:] != group[:-1]])
         # Running maximum of departure within each group: every group is lifted above the one before it. What
         # is lifted are places in the order of departures: times, lifted for every parent, pass 2**63.
-        begin, end = made["arrive_ns"][rows], made["depart_ns"][rows]
+        # A child may outlast its parent, as where an answer is streamed on.
+        begin = np.maximum(made["arrive_ns"][rows], calls["arrive_ns"][group])
+        end = np.minimum(made["depart_ns"][rows], calls["depart_ns"][group])
         order = np.argsort(end, kind="stable")
         place = np.empty(len(rows), dtype=np.int64)
         place[order] = np.arange(len(rows))

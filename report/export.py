@@ -165,7 +165,7 @@ def write_rows(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[An
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
         for row in rows:
-            writer.writerow(row)
+            writer.writerow([value.hex() if isinstance(value, bytes) else value for value in row])
             count += 1
         return count
     for row in rows:

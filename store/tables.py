@@ -145,7 +145,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("call", "int64", "", "row of calls"),
         ("trace", "int64", "", "row of traces; -1 none"),
         ("depth", "int32", "", "0 for the root call"),
-        ("intra_node_ns", "int64", "ns", "stay minus the union of the child calls; -1 unknown"),
+        (
+            "intra_node_ns",
+            "int64",
+            "ns",
+            "what the union of the child calls does not cover of the stay; -1 unknown",
+        ),
     ),
     "loads": _columns(
         ("node", "int32", "", "row of nodes"),

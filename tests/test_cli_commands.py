@@ -207,6 +207,9 @@ def test_query_prints_rows_as_table_csv_and_json(capsys, path, world):
     assert json_of(capsys, "query", path, sql) == expected
     assert text_of(capsys, "query", path, sql, "--csv").splitlines()[0] == "kind,n,missing"
     assert "linked" in text_of(capsys, "query", path, sql)
+    twice = "SELECT 1 AS a, 2 AS a, x'00ff' AS b"
+    assert json_of(capsys, "query", path, twice) == [{"a": 1, "a_2": 2, "b": "00ff"}]
+    assert text_of(capsys, "query", path, twice, "--csv").splitlines() == ["a,a,b", "1,2,00ff"]
 
 
 @pytest.mark.parametrize(

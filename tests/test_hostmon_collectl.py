@@ -140,6 +140,11 @@ def test_records_that_nobody_knows_are_counted_by_name():
     assert log.counters == {"host.collectl.unread.nfs": 2, "host.collectl.bad_line": 1}
 
 
+def test_a_process_number_that_no_kernel_gives_is_a_damaged_line():
+    log = raw_of(("10.0", ["cpu 1 2 3 4", f"proc:{'9' * 23} io cancelled_write_bytes: 0"]))
+    assert log.counters == {"host.collectl.bad_line": 1}
+
+
 def test_the_recorded_raw_file_is_read_whole():
     log = read_host_log(RAW)
     assert log.counters == {}

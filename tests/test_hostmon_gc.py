@@ -101,3 +101,14 @@ def test_a_safepoint_holds_the_pause_that_it_was_made_for() -> None:
     assert stops["operation"][0] == "GenCollectForAllocation"
     assert stops["total_ms"][0] >= gc["duration_ms"][0]
     assert abs(int(stops["end_ns"][0]) - int(gc["end_ns"][0])) <= 1_000_000
+
+
+def test_a_safepoint_longer_than_any_clock_runs_is_a_damaged_line() -> None:
+    lines = lines_of("gc_serial.log.gz")
+    whole = read(lines)
+    at = next(i for i, line in enumerate(lines) if "Safepoint" in line and "Total: " in line)
+    lines[at] = lines[at].partition("Total: ")[0] + f"Total: {'9' * 23} ns\n"
+    log = read(lines)
+    assert log.counters.get("host.gc.bad_line", 0) == whole.counters.get("host.gc.bad_line", 0) + 1
+    found, before = table(log, "jvm_safepoint"), table(whole, "jvm_safepoint")
+    assert len(found.columns["end_ns"]) == len(before.columns["end_ns"]) - 1

@@ -26,6 +26,7 @@ from tapscope.hostmon.fuse import (
     stops,
 )
 from tapscope.hostmon.load import host_files, load_host_files, read_host_log
+from tapscope.hostmon.samples import HostTable
 from tapscope.store import tables
 from tapscope.store.errors import TapscopeError
 from tapscope.store.runfile import RunFile
@@ -161,6 +162,13 @@ def test_a_number_that_was_cut_is_no_number(tmp_path):
         assert log.counters == {"host.cut_line": 1}
     path.write_bytes(whole)
     assert read_host_log(path).counters == {}
+
+
+def test_what_is_written_like_a_number_and_is_none_is_counted():
+    table = HostTable("any")
+    table.add_log_column("x", ["1.5", "nan", "", None, "1e999", "-inf"])
+    np.testing.assert_array_equal(table.columns["x"], [1.5, *[np.nan] * 5])
+    assert table.bad_values == 3
 
 
 def test_a_frequency_that_was_cut_is_none(tmp_path):

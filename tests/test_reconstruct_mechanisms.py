@@ -310,6 +310,33 @@ def test_steps_that_hardly_come_twice_do_not_vouch_for_themselves():
     assert blind.probability.mean() < blind.edges + 0.25
 
 
+def _seldom_twice(seed: int, requests: int = 4000) -> World:
+    """A call for each request, of a class that few others have or none: as where fingerprints do not fold."""
+    draw = random.Random(seed)
+    world = World()
+    now, calls = 0.0, []
+    for _ in range(requests):
+        now += draw.expovariate(1 / (3 * MS))
+        kind, begin = draw.randrange(5000), int(now) + draw.randint(100, 300) * US
+        end = begin + draw.randint(500, 1500) * US
+        request = world.serve(kind, int(now), end + draw.randint(100, 200) * US)
+        calls.append((begin, end, kind, request))
+    world.call_on_any(draw, calls, 16)
+    return world
+
+
+def test_a_call_of_a_class_of_its_own_says_nothing_for_another_request():
+    unlike = 0
+    for seed in range(1, 5):
+        found = score(_seldom_twice(seed), EvidenceMode.TIMING)
+        assert found.edges > 0.996
+        sure = found.probability >= 0.99
+        assert sure.mean() > 0.85
+        assert found.right[sure].mean() > 0.9995
+        unlike += int((found.right & (found.probability < 0.1)).sum())
+    assert unlike < 25
+
+
 def _connection_for_each_request(seed: int, own: bool) -> World:
     """Look-alike statements, a dozen requests in flight; `own`: each opens a connection of its own."""
     draw = random.Random(seed)

@@ -12,6 +12,8 @@ namespace {
 // Absolute discount: what was seen once or twice may be a mistake, made again where it was judged by the first. What is
 // taken away goes to the coarser estimate.
 constexpr double kDiscount = 1.5;
+constexpr double kRare =
+    2;  // steps to a class, up to which no discounted count of a finer kind says anything of it
 constexpr double kGrammarBackoff2 = 1.0;  // pseudo-counts that (previous, next) lends to (a, previous, next)
 constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to (previous, next)
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load
@@ -179,11 +181,16 @@ Model::Cell Model::make_cell(std::int32_t a, std::int32_t previous_cls, std::int
     return out;
 }
 
+// P(to) by all steps but `less` of its own.
+double Model::to_anything(std::int32_t to, double less) const noexcept {
+    return (to1_[to] - less + 0.1) / (all_.n - less + 0.1 * static_cast<double>(n_states()));
+}
+
 // P(to | from) by all steps but `less` of its own.
 double Model::grammar(std::size_t a_from, std::int32_t from, std::int32_t to, const Counts& c3,
                       const Counts& c2, double less) const noexcept {
     const auto kinds = [&](double all, double of_this) { return all - (less > 0 && of_this <= less); };
-    const double p1 = (to1_[to] - less + 0.1) / (all_.n - less + 0.1 * static_cast<double>(n_states()));
+    const double p1 = to_anything(to, less);
     const double lent2 = kDiscount * kinds(kinds2_[from], c2.n) + kGrammarBackoff1;
     const double p2 =
         (std::max(c2.n - less - kDiscount, 0.0) + lent2 * p1) / (from2_[from] - less + kGrammarBackoff1);
@@ -227,9 +234,12 @@ void Model::find_taught(const std::vector<Taught>& taught) {
         };
         const double others = lasts(step.work);
         log_densities += std::log(others / problem_.gaps.width_ns(bin));
-        const Own own{step.parent, step.previous, static_cast<float>(std::log(says(0) / says(1))),
-                      static_cast<float>(std::log(lasts(0) / others))};
+        Own own{step.parent, step.previous, static_cast<float>(std::log(says(0) / says(1))),
+                static_cast<float>(std::log(lasts(0) / others))};
         if (step.next != kEnd) {
+            if (to1_[step.to] <= kRare) {
+                own.rare = static_cast<float>(std::log(to_anything(step.to, 0) / to_anything(step.to, 1)));
+            }
             taught_[step.next] = own;
         } else if (step.previous != kStart) {
             taught_end_[step.previous] = own;

@@ -234,6 +234,7 @@ private:
     std::int32_t gap_table(std::int32_t a, std::int32_t previous_cls, std::int32_t next_cls, int load) const;
     void forget_cells();
     struct Counts;
+    double to_anything(std::int32_t to, double less) const noexcept;
     double grammar(std::size_t a_from, std::int32_t from, std::int32_t to, const Counts& c3, const Counts& c2,
                    double less) const noexcept;
     struct Taught;
@@ -298,14 +299,17 @@ private:
     }
     Parts any_parts(std::int32_t p, const Tip& tip, std::int32_t next) const;
     // Takes back what the step itself has taught. Two calls in a row would be so in any parent's chain: what they taught
-    // is taken back there, too, or moving them to another parent would look like a gain.
+    // is taken back there, too, or moving them to another parent would look like a gain. So is a call of a class that was
+    // hardly ever seen, from whomever and behind whatever.
     void leave_out(std::int32_t p, std::int32_t previous, std::int32_t next, Parts& parts) const noexcept {
         const auto& own = next != kEnd         ? taught_[static_cast<std::size_t>(next)]
                           : previous == kStart ? taught_empty_[static_cast<std::size_t>(p)]
                                                : taught_end_[static_cast<std::size_t>(previous)];
-        if (own.parent == kNone || own.previous != previous) return;
-        if (own.parent != p &&
-            parent_[static_cast<std::size_t>(own.parent)].cls != parent_[static_cast<std::size_t>(p)].cls) {
+        if (own.parent == kNone) return;
+        if (own.previous != previous ||
+            (own.parent != p &&
+             parent_[static_cast<std::size_t>(own.parent)].cls != parent_[static_cast<std::size_t>(p)].cls)) {
+            parts.rest -= own.rare;
             return;
         }
         parts.rest -= own.grammar;
@@ -371,6 +375,8 @@ private:
     struct Own {
         std::int32_t parent = kNone, previous = kStart;
         float grammar = 0, gap = 0;
+        float rare =
+            0;  // in any other step to it, where few of its class were counted: all that is known there is these
     };
     std::vector<Own> taught_, taught_end_, taught_empty_;  // by next, by previous (END), by parent (no call)
     float usual_gap_ = 0;  // mean log density of their gaps, by what others taught
