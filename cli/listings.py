@@ -20,7 +20,7 @@ def node_row(run: RunFile, name: str) -> int:
         raise TapscopeError(
             f"no node is named {name!r}",
             path=run.path,
-            remedy=f"There are: {', '.join(names)}.",
+            remedy=f"There are: {', '.join(names)}." if names else "The run has no nodes.",
             exit_code=ExitCode.USAGE,
         )
     return names.index(name)

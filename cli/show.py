@@ -7,6 +7,7 @@ from typing import Any
 
 from tapscope.analyze.tcp_events import told
 from tapscope.cli.output import note, print_json, print_table, utc
+from tapscope.cli.reading import unfinished
 from tapscope.store.codes import Direction, TcpEventKind
 
 NODE_COLUMNS = {
@@ -79,24 +80,10 @@ def summary(record: Mapping[str, Any]) -> None:
         print(refused)
     print(loss_line(record["loss"]))
     if not record["complete"]:
-        print(_unfinished(record))
+        print(unfinished(record["stage"], record["following"]))
     print(
         f"Stored in {record['run']} ({record['bytes_on_disk'] / 1e6:.1f} MB). "
         f"Next: tapscope report {record['run']} -o report.html"
-    )
-
-
-def _unfinished(record: Mapping[str, Any]) -> str:
-    """Why a run is not complete."""
-    if record["stage"] != "follow":
-        return (
-            "This run is not complete: it was interrupted or ran out of disk. The last stage done was: "
-            f"{record['stage']}."
-        )
-    until = record["following"].get("until_ns", -1)
-    return (
-        f"This run is still being followed, or was killed meanwhile: transactions until {utc(until)} are in "
-        "it, queue lengths come at the end."
     )
 
 
@@ -137,7 +124,7 @@ def stats(record: Mapping[str, Any]) -> None:
     for problem in record["host_problems"]:
         print(f"Hosts: {problem}")
     if not record["complete"]:
-        print(_unfinished(record))
+        print(unfinished(record["stage"], record["following"]))
 
 
 def clocks(listed: Sequence[Mapping[str, Any]]) -> None:

@@ -323,13 +323,13 @@ def _places(file: IO[str], path: Path) -> list[int]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """Text of a file that may be gzipped. What is no UTF-8 is replaced: ids only have to differ."""
+    """Text of a file that may be gzipped. What is no UTF-8 stands as \\xNN: ids still differ."""
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             plain: Any = gzip.GzipFile(fileobj=raw) if packed else raw
-            yield io.TextIOWrapper(plain, encoding="utf-8-sig", errors="replace", newline="")
+            yield io.TextIOWrapper(plain, encoding="utf-8-sig", errors="backslashreplace", newline="")
     except IsADirectoryError as error:
         raise TapscopeError("this is a folder", path=path, remedy="Name a span table.") from error
     except OSError as error:

@@ -365,5 +365,8 @@ def test_a_disk_that_fills_up_while_tracing_leaves_a_readable_run_or_none(
         assert record["stage"] == stage
         if stage == "store":
             assert record["loss"]["messages"] > 100
+        for command in (["queues"], ["traces"], ["findings"], ["export", "--table", "links"]):
+            read = tapscope(command[0], small / "run.db", *command[1:])
+            assert f"The last stage done was: {stage}." in read.stderr, command
     finally:
         subprocess.run(["umount", str(small)], check=True)

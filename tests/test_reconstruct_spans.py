@@ -120,6 +120,16 @@ def test_blanks_around_cells_are_no_part_of_them(tmp_path):
     assert read.counters == {}
 
 
+def test_ids_that_are_no_utf_8_still_differ(tmp_path):
+    path = tmp_path / "spans.csv"
+    rows = (
+        b"m%cn, client, web, GET /, , %d000, %d500 ," % (byte, at, at) for at, byte in ((1, 0xF1), (2, 0xE1))
+    )
+    path.write_bytes(b"\n".join((HEADER.encode(), *rows)))
+    read = spans.read([path])
+    assert (read.message_id, read.counters) == (["m\\xf1n", "m\\xe1n"], {})
+
+
 def test_it_is_told_when_requests_make_too_many_calls_to_be_weighed_together(tmp_path):
     for number, told in ((20, False), (310, True)):  # calls of each of two requests
         rows = [_row(f"r{at}", "client", "web", "", 1_000 + at, 5_000_000 + at, "") for at in (0, 1)]

@@ -31,11 +31,11 @@ def congestion(run_path: Path, node: str | None, width_ns: int | None, series: b
     from tapscope.cli import congestion as listing
     from tapscope.cli import show
     from tapscope.cli.output import print_json
-    from tapscope.store.runfile import RunFile
+    from tapscope.cli.reading import opened
 
     if series and node is None:
         raise click.UsageError("--series needs --node.")
-    with RunFile.open(run_path) as run:
+    with opened(run_path) as run:
         names = run.node_names()
         found = listing.states(run, node, width_ns)
     if series:

@@ -26,10 +26,10 @@ TABLES = ["links", "calls", "messages", "traces", "loads", "span_links"]
 def export(run_path: str, table: str, format_: str, output: str) -> None:
     """Export a table of a run. The columns are described in docs/formats.md."""
     from tapscope.cli.output import note
+    from tapscope.cli.reading import opened
     from tapscope.report.export import export as write
-    from tapscope.store.runfile import RunFile
 
-    with RunFile.open(run_path) as run:
+    with opened(run_path) as run:
         rows = write(run, table, format_, output)
     if output != "-":
         note(f"{rows} rows in {output}")

@@ -25,10 +25,10 @@ def findings(run_path: Path, width_ns: int, raw_clocks: bool, as_json: bool) -> 
     from tapscope.analyze.finding import why_none
     from tapscope.cli import findings as listing
     from tapscope.cli.output import note, print_json
+    from tapscope.cli.reading import opened
     from tapscope.hostmon.fit import misfits
-    from tapscope.store.runfile import RunFile
 
-    with RunFile.open(run_path) as run:
+    with opened(run_path) as run:
         run.raw_clocks = raw_clocks
         listed = listing.records(run, width_ns)
         if as_json:

@@ -29,10 +29,10 @@ def listeners(run_path: Path, each: bool, timed: bool, as_csv: bool, as_json: bo
 
     from tapscope.cli import listeners as listing
     from tapscope.cli.output import note, print_json
+    from tapscope.cli.reading import opened
     from tapscope.report.export import write_rows
-    from tapscope.store.runfile import RunFile
 
-    with RunFile.open(run_path) as run:
+    with opened(run_path) as run:
         listed = (listing.events if timed else listing.waits if each else listing.records)(run)
         if listing.of_spans(run):
             note("This run was made of span tables: no tap saw its connections.")

@@ -23,8 +23,8 @@ def query(run_path: Path, sql: str, as_csv: bool, as_json: bool) -> None:
     tapscope query run.db "SELECT class, count(*) FROM v_call GROUP BY class ORDER BY 2 DESC"
     """
     from tapscope.cli.output import print_rows
-    from tapscope.store.runfile import RunFile
+    from tapscope.cli.reading import opened
 
-    with RunFile.open(run_path) as run:
+    with opened(run_path) as run:
         names, rows = run.user_query(sql)
         print_rows(names, rows, as_csv=as_csv, as_json=as_json)

@@ -26,9 +26,9 @@ def queues(
     """
     from tapscope.cli import listings, show
     from tapscope.cli.output import print_json
-    from tapscope.store.runfile import RunFile
+    from tapscope.cli.reading import opened
 
-    with RunFile.open(run_path) as run:
+    with opened(run_path) as run:
         if series or node is not None or first_ns is not None or last_ns is not None:
             records, shown = listings.queue_series(run, node, first_ns, last_ns), show.series
         else:

@@ -48,12 +48,12 @@ def response_times(
 
     from tapscope.cli import response_times as listing
     from tapscope.cli.output import print_json
+    from tapscope.cli.reading import opened
     from tapscope.report.export import write_rows
-    from tapscope.store.runfile import RunFile
 
     if not by_window and (node is not None or by_start):
         raise click.UsageError("--node and --by-start need --pit.")
-    with RunFile.open(run_path) as run:
+    with opened(run_path) as run:
         if by_window:
             windows = listing.point_in_time(run, width_ns, node, by_start=by_start)
             if as_csv:

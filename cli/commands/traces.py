@@ -27,9 +27,9 @@ def traces(run_path: Path, number: int | None, limit: int, order: str, contains:
     link."""
     from tapscope.cli import listings, show
     from tapscope.cli.output import print_json
-    from tapscope.store.runfile import RunFile
+    from tapscope.cli.reading import opened
 
-    with RunFile.open(run_path) as run:
+    with opened(run_path) as run:
         if number is None:
             records, shown = (
                 listings.trace_list(run, limit=limit, contains=contains, order=order),
