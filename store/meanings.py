@@ -164,7 +164,7 @@ COLUMN_MEANING = {
     "span_link.call": ("", "row of call"),
     "span_link.message_id": ("", "id of the child in the span table"),
     "span_link.parent_message_id": ("", "id of the parent; NULL when root or unknown"),
-    "span_link.runner_up_message_id": ("", "id of the second best parent; NULL none"),
+    "span_link.runner_up_message_id": ("", "id of the likeliest other parent; NULL none"),
 }
 """(unit, meaning) of columns that are in no contract, by table.column or view.column."""
 

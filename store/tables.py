@@ -130,7 +130,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ("parent", "int64", "", "row of calls; -1 when root or unknown"),
         ("kind", "uint8", "", "LinkKind"),
         ("probability", "float64", "", "posterior probability of the edge (of being a root)"),
-        ("runner_up", "int64", "", "row of calls: second best parent; -1 none"),
+        ("runner_up", "int64", "", "row of calls: the likeliest other parent; -1 none"),
         ("runner_up_probability", "float64", "", "its probability"),
     ),
     "traces": _columns(
