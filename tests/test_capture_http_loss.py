@@ -18,8 +18,8 @@ from capture_packets import (
     unaccounted,
     write_pcap,
 )
-from dissect_checks import check_late_start, check_loss
-from http_dialogue import OK, SALT
+from dissect_checks import check_late_start, check_loss, pairs, read
+from http_dialogue import GET, OK, SALT
 
 from tapscope import capture
 from tapscope.store.codes import MessageFlag, MessageKind
@@ -238,3 +238,34 @@ def test_with_four_requests_open_no_pair_behind_a_loss_is_wrong_without_a_flag(
     right = number[m["request"][answers]] == m["status"][answers] - 200
     flagged = (m["flags"][answers] & MessageFlag.INFERRED) != 0
     assert (right | flagged).all()
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_a_client_that_goes_on_before_all_answers_loses_the_one_that_was_lost(
+    before: int, tmp_path: Path
+) -> None:
+    """Three requests are open at a time, behind some one by one."""
+    dialogue = Dialogue().open()
+
+    def say(side: int, data: bytes) -> None:
+        dialogue.emit(side, ACK | PSH, data)
+        dialogue.seq[side] += len(data)
+        dialogue.now_ns += 100_000
+
+    for _ in range(before):
+        say(CLIENT, GET)
+        say(SERVER, OK)
+    for _ in range(3):
+        say(CLIENT, GET)
+    for number in range(10):
+        if number == 4:
+            lost = len(dialogue.packets)
+        say(SERVER, OK)
+        say(CLIENT, GET)
+    for _ in range(3):
+        say(SERVER, OK)
+    whole = pairs(read(write_pcap(tmp_path / "whole.pcap", dialogue.packets)))
+    del dialogue.packets[lost]
+    found = pairs(read(write_pcap(tmp_path / "lost.pcap", dialogue.packets)))
+    assert all(whole[answer] == request for answer, request in found.items())
+    assert len(found) >= len(whole) - 1

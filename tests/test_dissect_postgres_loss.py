@@ -131,3 +131,21 @@ def test_the_end_of_a_login_says_nothing_of_requests_lost_behind_it(tmp_path: Pa
     tables = dissect_checks.read(write_pcap(tmp_path / "lost.pcap", packets))
     assert unaccounted(tables) == []
     assert calls(tables) == [("EXECUTE SELECT ?", None), ("select ?", 0)]
+
+
+def test_a_lost_answer_to_a_batch_costs_few_pairs_of_a_connection_joined_late(tmp_path: Path) -> None:
+    dialogue = Dialogue(server_port=PORT)
+    asked = [(CLIENT, query("select 1")), (SERVER, row(b"1") + done() + READY)]
+    batch = parse("s", "INSERT INTO t VALUES ($1)") + (bind("s", b"1") + execute()) * 3 + SYNC
+    for side, data in asked * 20:
+        dialogue.send(side, data)
+    dialogue.send(CLIENT, batch)
+    kept = len(dialogue.packets)
+    dialogue.send(SERVER, PARSED + (BOUND + done("INSERT 0 1")) * 3 + READY)
+    del dialogue.packets[kept:]
+    for side, data in asked * 100:
+        dialogue.send(side, data)
+    tables = read(write_pcap(tmp_path / "joined.pcap", dialogue.packets))
+    answers = tables.messages["kind"] == RESPONSE
+    assert unaccounted(tables) == []
+    assert (tables.messages["request"][answers] >= 0).sum() >= 115

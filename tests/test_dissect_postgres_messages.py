@@ -76,6 +76,20 @@ def test_close_behind_an_execution_belongs_to_it(tmp_path: Path) -> None:
     assert calls(tables) == [("EXECUTE SELECT ?", 0), ("EXECUTE SELECT ?", 0)]
 
 
+def test_an_error_ends_a_replication_stream(tmp_path: Path) -> None:
+    tables = talk(
+        tmp_path,
+        (CLIENT, query("START_REPLICATION 0/0")),
+        (SERVER, message("W", b"\0\0\0")),
+        (SERVER, failed("58P01") + READY),
+        (CLIENT, query("IDENTIFY_SYSTEM")),
+        (SERVER, row(b"1") + done() + READY),
+    )
+    assert [status for _, status in calls(tables)] == [0, 0]
+    assert calls(tables)[1] == ("IDENTIFY_SYSTEM", 0)
+    assert classes(tables, ONE_WAY) == ["REPLICATION_END", "REPLICATION_END"]
+
+
 def test_asynchronous_messages_are_one_way_between_calls_and_inside_of_them_part_of_the_answer(
     tmp_path: Path,
 ) -> None:

@@ -51,6 +51,33 @@ talk = partial(dissect_checks.talk, port=6379)
 calls = partial(calls_of, protocol=Protocol.REDIS)
 
 
+def confirmation(word: str, channels: int) -> bytes:
+    return f"*3\r\n${len(word)}\r\n{word}\r\n$1\r\na\r\n:{channels}\r\n".encode()
+
+
+def test_replies_that_begin_like_messages_are_replies(tmp_path: Path) -> None:
+    listens = [(CLIENT, command("SUBSCRIBE", "a")), (SERVER, confirmation("subscribe", 1))]
+    message = (SERVER, command("message", "a", "text"))
+    asks = [(CLIENT, command("GET", "x")), (SERVER, b"$1\r\n1\r\n")]
+    ends = [(CLIENT, command("UNSUBSCRIBE", "a")), (SERVER, confirmation("unsubscribe", 0))]
+    resets = [(CLIENT, command("RESET")), (SERVER, b"+RESET\r\n")]
+    for over, words in (
+        (ends, ["message", "hi", "by", "me"]),
+        (ends, ["message", "a", "b"]),
+        (resets, ["message", "hi"]),
+        (resets, ["pmessage", "a", "b", "c"]),
+    ):
+        listed = [(CLIENT, command("LRANGE", "note:1", "0", "9")), (SERVER, command(*words))]
+        tables = talk(tmp_path, *listens, message, *over, *listed, *asks)
+        assert [status for _, status in calls(tables)] == [0, 0, 0, 0]
+        assert (tables.messages["kind"] == ONE_WAY).sum() == 1
+        response = tables.messages["kind"] == RESPONSE
+        assert (
+            tables.messages["request"][response].tolist()
+            == np.flatnonzero(tables.messages["kind"] == REQUEST).tolist()
+        )
+
+
 def test_every_capture_is_counted() -> None:
     assert sorted(COUNTS) == NAMES
 

@@ -74,8 +74,9 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
         exchange_->pipelined = false;
     } else if (exchange_->doubt == nullptr && ack > open.back().peer_ack &&
                std::max(exchange_->lost_begin, open.front().peer_ack) < std::min(exchange_->lost_end, ack) &&
-               (exchange_->standing.seen() ? exchange_->standing.count() == 0
-                                           : open.size() <= packets_lost())) {
+               (exchange_->standing.seen() && !exchange_->standing.varying()
+                    ? exchange_->standing.count() == 0
+                    : open.size() <= packets_lost())) {
         // The client went on after bytes that the tap never saw: the answers were among them.
         while (!open.empty()) drop_answer_lost();
     } else {
@@ -106,8 +107,8 @@ void Recorder::open_request(MessageRef row, std::uint64_t offset, std::uint32_t 
         } else if ((after_loss || exchange_->unasked) && !exchange_->standing.seen()) [[unlikely]] {
             begin_unproven(request(), after_loss);
         }
-        exchange_->unasked = false;
     }
+    exchange_->unasked = false;
     open.push(row, offset, ack, tag, after_loss);
 }
 

@@ -12,8 +12,8 @@ namespace {
 // Absolute discount: what was seen once or twice may be a mistake, made again where it was judged by the first. What is
 // taken away goes to the coarser estimate.
 constexpr double kDiscount = 1.5;
-constexpr double kRare =
-    2;  // steps to a class, up to which no discounted count of a finer kind says anything of it
+// Steps to a class, up to which no discounted count of a finer kind says anything of it.
+constexpr double kRare = 2;
 constexpr double kGrammarBackoff2 = 1.0;  // pseudo-counts that (previous, next) lends to (a, previous, next)
 constexpr double kGrammarBackoff1 = 0.5;  // pseudo-counts that (next) lends to (previous, next)
 constexpr double kGapBackoff4 = 40.0;     // pseudo-gaps that any load lends to one load

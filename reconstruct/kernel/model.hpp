@@ -375,8 +375,8 @@ private:
     struct Own {
         std::int32_t parent = kNone, previous = kStart;
         float grammar = 0, gap = 0;
-        float rare =
-            0;  // in any other step to it, where few of its class were counted: all that is known there is these
+        // In any other step to a class of which few were counted: these are all that is known of it there.
+        float rare = 0;
     };
     std::vector<Own> taught_, taught_end_, taught_empty_;  // by next, by previous (END), by parent (no call)
     float usual_gap_ = 0;  // mean log density of their gaps, by what others taught

@@ -135,7 +135,7 @@ bool PostgresDissector::outside_answer(char type, Bytes body, std::uint64_t at, 
             alone("REPLICATION_END");
             return true;
         }
-        if (type == server::error) return false;
+        // An error ends it, too; ReadyForQuery follows.
         alone(type == server::copy_data ? "REPLICATION_DATA" : "REPLICATION_END");
         return true;
     }

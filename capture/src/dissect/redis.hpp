@@ -56,11 +56,13 @@ private:
     std::uint8_t silent_ = 0;          // CLIENT REPLY: 1 SKIP for this command, 2 OFF, 3 SKIP for the next
     bool one_way_ = false;             // the open reply is a push
     bool subscribed_ = false;
-    bool stream_ = false;       // MONITOR or replication: the server sends on and on
-    bool ask_stream_ = false;   // asked for, not granted yet
-    bool asked_ = false;        // a command was seen
-    bool lost_client_ = false;  // the borders of commands are unknown
-    bool lost_server_ = false;  // those of replies, until they are in step again
+    bool confirms_ = false;      // the open reply says how many channels are subscribed to now
+    bool last_channel_ = false;  // ... and that is none
+    bool stream_ = false;        // MONITOR or replication: the server sends on and on
+    bool ask_stream_ = false;    // asked for, not granted yet
+    bool asked_ = false;         // a command was seen
+    bool lost_client_ = false;   // the borders of commands are unknown
+    bool lost_server_ = false;   // those of replies, until they are in step again
     bool fresh_ = true;
     InStep step_;  // replies to commands
 };

@@ -38,6 +38,8 @@ Parsed RedisDissector::reply_head(Bytes bytes, std::string_view line, std::size_
                                   Recorder& recorder) {
     const char type = line[0];
     bool push = type == '>';
+    confirms_ = last_channel_ = false;
+    if (line == "+RESET") subscribed_ = false;
     if (push || (subscribed_ && type == '*')) {
         // "message", "pmessage", "subscribe", "invalidate", ...
         std::string_view head;
@@ -56,12 +58,16 @@ Parsed RedisDissector::reply_head(Bytes bytes, std::string_view line, std::size_
                 word = as_text(rest.subspan(size, n));
             }
         }
-        const bool told = word == "message" || word == "pmessage" || word == "smessage";
-        const bool confirms = word.ends_with("subscribe");
-        if (confirms && recorder.front_tag(0) == kSubscribe)
+        // Replies may begin with these words, too.
+        std::int64_t count = 0;
+        number_of(line, count);
+        const bool told =
+            count == 3 ? word == "message" || word == "smessage" : count == 4 && word == "pmessage";
+        confirms_ = count == 3 && word.ends_with("subscribe");
+        if (confirms_ && recorder.front_tag(0) == kSubscribe)
             push = false;
         else
-            push = push || told || confirms;
+            push = push || told || confirms_;
     }
     one_way_ = push;
     reply_ = recorder.begin(Direction::to_client, push ? MessageKind::one_way : MessageKind::response, 0);
@@ -113,6 +119,9 @@ Parsed RedisDissector::element(Bytes bytes, std::string_view line, std::size_t l
             if (line[0] == '%' || line[0] == '|') more *= 2;
             if (line[0] == '|') ++more;  // an attribute stands in front of the element that it belongs to
             break;
+        case ':':
+            last_channel_ = confirms_ && number_of(line, number) && number == 0;
+            break;
         default:
             break;
     }
@@ -125,6 +134,7 @@ Parsed RedisDissector::element(Bytes bytes, std::string_view line, std::size_t l
 void RedisDissector::end_reply(std::uint64_t next, Recorder& recorder) {
     recorder.end(reply_, next);
     reply_ = kNoMessage;
+    if (last_channel_ && !recorder.has_request()) subscribed_ = false;  // arrays are replies again
     if (!ask_stream_ || recorder.has_request()) return;
     // MONITOR, SYNC and PSYNC are granted: what follows is a stream of commands, or of a snapshot.
     ask_stream_ = false;
